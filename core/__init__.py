@@ -1,0 +1,1 @@
+"""The model: pure, immutable and deterministic; plain Python and attrs only."""

@@ -1,0 +1,156 @@
+"""The one alphabet: manager-level actions (T0). Engines, recordings, adapters and counterexamples all speak it.
+
+Request ids and tokens are small non-negative integers; token counts are in tokens; block ids index the device pool.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+
+@frozen(slots=True)
+class Submit:
+    """A new request: its prompt, one opaque context id, and whether it opts out of reading the cache (T37)."""
+
+    request: int
+    tokens: tuple[int, ...]
+    context: int = 0
+    skip_reading: bool = False
+
+
+@frozen(slots=True)
+class BeginStep:
+    """Open a plan: forget the recurrent states registered in the previous one (T0 part 1)."""
+
+
+@frozen(slots=True)
+class Lookup:
+    """Look up the local hit of a waiting or preempted request (T11 to T13)."""
+
+    request: int
+
+
+@frozen(slots=True)
+class Allocate:
+    """Admit, resume or continue a request (T16).
+
+    ``new_tokens`` are computed in this step, ``local`` is the adopted local hit (0 for a running request),
+    ``external`` the tokens a connector supplies synchronously behind it, ``lookahead`` extra slots.
+    """
+
+    request: int
+    new_tokens: int
+    local: int = 0
+    external: int = 0
+    lookahead: int = 0
+
+
+@frozen(slots=True)
+class Preempt:
+    """Free a running request that has no amount in the open plan (T31).
+
+    Between plans (a cache reset does that) it does not keep the next plan from admitting requests (T0 part 3).
+    """
+
+    request: int
+
+
+@frozen(slots=True)
+class Withdraw:
+    """Take a request out of the open plan and preempt it (T39, then T31)."""
+
+    request: int
+
+
+@frozen(slots=True)
+class Drain:
+    """Close the plan: hand out the handoffs and copies of the step and release the copies' references (T23, T0 4-5)."""
+
+
+@frozen(slots=True)
+class BuildMetadata:
+    """Build what the worker and connectors are told (T0 part 6)."""
+
+
+@frozen(slots=True)
+class Dispatch:
+    """Write the worker's rows, advance ``computed`` and ``in_flight``, and close the step's plan (T0 part 7)."""
+
+
+@frozen(slots=True)
+class Execute:
+    """Run one execute sub-phase of the oldest unexecuted step; see ``execute.PARTS`` for the names (T0)."""
+
+    part: str
+
+
+@frozen(slots=True)
+class Output:
+    """Process the output of one request of the oldest executed step: the sampled tokens, empty inside a prompt (T36)."""
+
+    request: int
+    tokens: tuple[int, ...] = ()
+
+
+@frozen(slots=True)
+class Finish:
+    """Finish or abort a request in any status (T32)."""
+
+    request: int
+
+
+@frozen(slots=True)
+class ResetCache:
+    """Clear every key if no block is in use (T5)."""
+
+
+@frozen(slots=True)
+class EvictBlocks:
+    """Remove all keys of the named blocks, whatever their references (T4)."""
+
+    blocks: tuple[int, ...]
+
+
+@frozen(slots=True)
+class AppendRows:
+    """Append block ids, one tuple per group, to a worker row that no request owns: the row table used directly (2.5)."""
+
+    row: int
+    blocks: tuple[tuple[int, ...], ...]
+
+
+Action = (
+    Submit
+    | BeginStep
+    | Lookup
+    | Allocate
+    | Preempt
+    | Withdraw
+    | Drain
+    | BuildMetadata
+    | Dispatch
+    | Execute
+    | Output
+    | Finish
+    | ResetCache
+    | EvictBlocks
+    | AppendRows
+)
+
+ACTIONS: tuple[type[Action], ...] = (
+    Submit,
+    BeginStep,
+    Lookup,
+    Allocate,
+    Preempt,
+    Withdraw,
+    Drain,
+    BuildMetadata,
+    Dispatch,
+    Execute,
+    Output,
+    Finish,
+    ResetCache,
+    EvictBlocks,
+    AppendRows,
+)

@@ -1,0 +1,232 @@
+"""Allocate slots: nulling, demand, adoption, growth and registration for all groups of one request (T16 to T21)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import evolve, frozen
+
+from kvproof.core import geometry, kinds, prefixes
+from kvproof.core import pool as pools
+from kvproof.core import work as works
+from kvproof.core.config import Config
+from kvproof.core.pool import NULL_BLOCK, Pool
+from kvproof.core.records import Record
+from kvproof.core.work import Work
+from kvproof.core.world import GroupState, KeyRecord, Plan, Request, Scheduled, Status, World
+
+Lists = tuple[tuple[int, ...], ...]
+States = list[GroupState]
+
+
+@frozen(slots=True)
+class Wanted:
+    """The numbers of one allocation, in tokens (T16): see ``kinds.base.Admission``."""
+
+    first: bool
+    local: int
+    external: int
+    slots: int
+    main: int
+
+
+def wanted_tokens(config: Config, request: Request, new: int, local: int, external: int, lookahead: int) -> Wanted:
+    """Return the token counts of an allocation, bounded by the model length (T16.1, T16.6)."""
+    covered = request.computed + local
+    total = min(covered + external, config.max_model_len)
+    return Wanted(
+        first=request.status is not Status.RUNNING,
+        local=covered,
+        external=external,
+        slots=min(total + new + lookahead, config.max_model_len),
+        main=min(total + new, config.max_model_len),
+    )
+
+
+def allocate(world: World, request: Request, wanted: Wanted, lists: Lists) -> tuple[World, Record]:
+    """Allocate for a legal call: refused without effect but nulling, or admitted and registered (T16.3 to T16.7).
+
+    ``lists`` are the adopted block lists per group (empty for a running request). Raises ContractBroken or
+    PoolExhausted only if the demand was wrong.
+    """
+    config = world.config
+    work = Work(
+        config=config,
+        pool=world.pool,
+        prefixes=world.prefixes,
+        request=request.request,
+        num_prompt=request.num_prompt,
+        junction=request.junction,
+        nodes=prefixes.boundary_nodes(world.prefixes, request.tip, config.hash_block_size),
+    )
+    states = null_windows(work, request, wanted)
+    need = total_demand(world, work, states, lists, wanted)
+    free = len(work.pool.free)
+    if need > free:
+        return refused(world, request, work, states, lists), Record(
+            "Allocate", admitted=False, demand=need, free_before=free
+        )
+    external = ((),) * len(states)
+    if adopts(wanted, lists):
+        external = admit(work, states, lists, wanted)
+    new_blocks = []
+    for group, state in enumerate(states):
+        states[group], appended = kinds.of(config.groups[group].kind).grow(work, group, state, wanted)
+        new_blocks.append(appended)
+    before = work.pool
+    register(work, states, min(wanted.main, request.num_tokens))
+    world = admitted(world, request, work, states, wanted, before)
+    return world, Record(
+        "Allocate",
+        admitted=True,
+        demand=need,
+        free_before=free,
+        new_blocks=tuple(new_blocks),
+        external_blocks=external,
+        taken=tuple(work.taken),
+        adopted=tuple(work.adopted),
+    )
+
+
+def null_windows(work: Work, request: Request, wanted: Wanted) -> States:
+    """Null and free what no dispatched or planned step reads any more, group by group (T16.3)."""
+    processed = max(wanted.local + wanted.external - request.in_flight, 0)
+    return [
+        kinds.of(work.config.groups[group].kind).null_skipped(work, group, state, processed)
+        for group, state in enumerate(request.groups)
+    ]
+
+
+def total_demand(world: World, work: Work, states: States, lists: Lists, wanted: Wanted) -> int:
+    """Return the blocks all groups want (T16.4, T17)."""
+    cached = registered_this_step(world.plan)
+    return sum(
+        kinds.of(work.config.groups[group].kind).demand(work, group, state, lists[group], wanted, cached)
+        for group, state in enumerate(states)
+    )
+
+
+def registered_this_step(plan: Plan) -> Callable[[int, int], bool]:
+    """Return the test whether a recurrent key was registered since the step began (T17, COW-4)."""
+    keys = {(node, group) for node, group, _ in plan.cached}
+    return lambda node, group: (node, group) in keys
+
+
+def adopts(wanted: Wanted, lists: Lists) -> bool:
+    """Tell whether adoption runs at all: a first allocation with some list or external tokens (T18)."""
+    return wanted.first and (wanted.external > 0 or any(lists))
+
+
+def admit(work: Work, states: States, lists: Lists, wanted: Wanted) -> Lists:
+    """Adopt the local blocks of all groups, then take external blocks for all groups (T16.5).
+
+    Two phases: external blocks of one group must not evict another group's untouched hits.
+    """
+    for group, state in enumerate(states):
+        states[group] = adopt(work, group, state, lists[group], wanted)
+    external = []
+    for group, state in enumerate(states):
+        states[group], blocks = take_external(work, group, state, wanted)
+        external.append(blocks)
+    return tuple(external)
+
+
+def adopt(work: Work, group: int, state: GroupState, blocks: tuple[int, ...], wanted: Wanted) -> GroupState:
+    """Adopt a group's hit: touch it, null what is skipped, note an owed copy (T18 phase 1)."""
+    size = work.config.sizes[group]
+    kind = kinds.of(work.config.groups[group].kind)
+    skip = kind.skipped_tokens(wanted.local + wanted.external) // size
+    kept = blocks[skip:]
+    work.pool = pools.touch(work.pool, kept)
+    work.adopted.extend(block for block in kept if block != NULL_BLOCK)
+    state = evolve(state, table=(NULL_BLOCK,) * skip + kept, num_cached=skip + len(kept))
+    if kept and wanted.local % size:
+        state = owe_private_copy(state, wanted.local // size, kept[-1])
+    return state
+
+
+def owe_private_copy(state: GroupState, index: int, block: int) -> GroupState:
+    """Note that the hit ends inside a shared block: it is copied before it is written, and registered when full (T18)."""
+    return evolve(state, partial_index=index, partial_source=block, num_cached=index)
+
+
+def take_external(work: Work, group: int, state: GroupState, wanted: Wanted) -> tuple[GroupState, tuple[int, ...]]:
+    """Take blocks for the external tokens that a group will read (T18 phase 2)."""
+    total = wanted.local + wanted.external
+    skipped = kinds.of(work.config.groups[group].kind).skipped_tokens(total)
+    covered = min(total - skipped, wanted.external) if skipped else wanted.external
+    if covered <= 0:
+        return state, ()
+    missing = geometry.ceil_div(total, work.config.sizes[group]) - len(state.table)
+    blocks = works.take(work, group, missing)
+    return evolve(state, table=state.table + blocks), blocks
+
+
+def register(work: Work, states: States, tokens: int) -> None:
+    """Register the keys of ``tokens`` known tokens in every group (T16.7, T9, T10)."""
+    config = work.config
+    if not config.caching:
+        return
+    for group, state in enumerate(states):
+        if config.groups[group].prefix_cacheable:
+            cacheable = geometry.cacheable_tokens(tokens, config.fine_grained, config.scheduler_block_size)
+            states[group] = kinds.of(config.groups[group].kind).register(work, group, state, cacheable)
+
+
+def refused(world: World, request: Request, work: Work, states: States, lists: Lists) -> World:
+    """Return the world after a refused allocation: only window nulling may show (T16.4, PC-9)."""
+    del lists
+    return with_request(world, evolve(request, groups=tuple(states)), work.pool, world.plan)
+
+
+def admitted(world: World, request: Request, work: Work, states: States, wanted: Wanted, before: Pool) -> World:
+    """Return the world after a successful allocation; ``before`` is the pool as it was before registration (T16)."""
+    start = wanted.local + wanted.external
+    plan = world.plan
+    scheduled = Scheduled(request.request, start, wanted.main - start, wanted.first, wanted.local)
+    plan = Plan(
+        scheduled=(*plan.scheduled, scheduled),
+        copies=plan.copies + tuple(work.copies),
+        handoffs=plan.handoffs + tuple(work.handoffs),
+        zero=plan.zero + tuple(work.zero),
+        cached=plan.cached + tuple(work.cached),
+        undo=plan.undo if wanted.first else undo_records(plan, request.request, before, work.pool),
+        preempted=plan.preempted,
+        preempted_before=plan.preempted_before,
+    )
+    request = evolve(request, status=Status.RUNNING, computed=start, groups=tuple(states))
+    return with_request(world, request, work.pool, plan)
+
+
+def undo_records(plan: Plan, request: int, before: Pool, after: Pool) -> tuple[tuple[int, tuple[KeyRecord, ...]], ...]:
+    """Return the plan's undo list with the records that registration changed (T39.2)."""
+    if before.entries == after.entries:
+        return plan.undo
+    changed = sorted({entry[3] for entry in set(before.entries) ^ set(after.entries)})
+    records = tuple(
+        KeyRecord(
+            block,
+            (before.key_node[block], before.key_group[block], before.key_tokens[block]),
+            pools.keys_of(before, block),
+        )
+        for block in changed
+    )
+    return (*plan.undo, (request, records))
+
+
+def with_request(world: World, request: Request, pool: Pool, plan: Plan) -> World:
+    """Return the world with one request, the pool and the plan replaced; the lookup result is used up."""
+    requests = tuple(request if other.request == request.request else other for other in world.requests)
+    return World(
+        world.config,
+        world.phase,
+        world.prefixes,
+        pool,
+        world.contents,
+        requests,
+        None,
+        plan,
+        world.steps,
+        world.worker,
+        world.step_number,
+    )

@@ -1,0 +1,189 @@
+"""Typed refusals: one exception class per guard of the semantics (rule of section 4: a distinct type per guard).
+
+A refused action leaves the world unchanged. The single exception is the row guard under the profile value
+``append_guard = per_group`` (semantics 3.1): there the refusal carries the world that the engine leaves behind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from kvproof.core.world import World
+
+
+class KvproofError(Exception):
+    """Base of everything this package raises on purpose."""
+
+
+class ConfigError(KvproofError):
+    """The configuration is not legal; the message says which rule it breaks and what to change."""
+
+
+class Refusal(KvproofError):
+    """An action was refused.
+
+    ``code`` names the guard, ``values`` holds the numbers involved (JSON-ready), ``world`` is the world left behind
+    where that is not the unchanged one (only the row guard of a profile that stages group by group).
+    """
+
+    code: ClassVar[str] = "refused"
+
+    def __init__(self, message: str, *, world: World | None = None, **values: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.values = values
+        self.world = world
+
+
+class PhaseError(Refusal):
+    """The action is out of the order of T0."""
+
+    code = "phase"
+
+
+class StepInFlight(Refusal):
+    """A new plan would exceed the number of steps in flight (T0)."""
+
+    code = "step-in-flight"
+
+
+class AdmissionAfterPreemption(Refusal):
+    """Waiting requests are considered only in a plan that preempted nobody (T0 part 3)."""
+
+    code = "admission-after-preemption"
+
+
+class UnknownRequest(Refusal):
+    """No live request has this id."""
+
+    code = "unknown-request"
+
+
+class DuplicateRequest(Refusal):
+    """The id of a submitted request is already in use (T37)."""
+
+    code = "duplicate-request"
+
+
+class EmptyPrompt(Refusal):
+    """A prompt needs at least one token and at most the model length minus one."""
+
+    code = "prompt-length"
+
+
+class StatusError(Refusal):
+    """The request is not in a status in which the action is legal."""
+
+    code = "status"
+
+
+class AlreadyScheduled(Refusal):
+    """The request already has an amount in the open plan."""
+
+    code = "already-scheduled"
+
+
+class NotScheduled(Refusal):
+    """The request has no amount in the open plan, or no output is due for it."""
+
+    code = "not-scheduled"
+
+
+class NothingToAllocate(Refusal):
+    """New, local and external tokens are all zero (T16), or an argument is negative."""
+
+    code = "nothing-to-allocate"
+
+
+class LookupMissing(Refusal):
+    """A first allocation needs the lookup result of this request, made directly before it (T37)."""
+
+    code = "lookup-missing"
+
+
+class LookupMismatch(Refusal):
+    """The local tokens are neither the hit nor its truncation to the scheduler block size (T14, T15)."""
+
+    code = "lookup-mismatch"
+
+
+class MisalignedExternal(Refusal):
+    """External tokens start at a local prefix that is not a multiple of S, or end between hash boundaries (T14, T29)."""
+
+    code = "misaligned-external"
+
+
+class HitTooLong(Refusal):
+    """Local and external tokens leave nothing to compute for a model with a recurrent group (T14.5)."""
+
+    code = "hit-too-long"
+
+
+class DivergedHit(Refusal):
+    """A divergent hit without external tokens has no recurrent state at its end (T14.4)."""
+
+    code = "diverged-hit"
+
+
+class BeyondKnownTokens(Refusal):
+    """More tokens are scheduled than are known (there is no speculation in this configuration)."""
+
+    code = "beyond-known-tokens"
+
+
+class ChunkNotClipped(Refusal):
+    """The chunk does not end where T22 lets a chunk end."""
+
+    code = "chunk-not-clipped"
+
+
+class TooManyRunning(Refusal):
+    """All worker rows are taken."""
+
+    code = "too-many-running"
+
+
+class RowCapacityExceeded(Refusal):
+    """An append would pass the end of a block-table row (2.5, TB-11)."""
+
+    code = "row-capacity"
+
+
+class RowInUse(Refusal):
+    """Rows of scheduled requests are written by dispatch only."""
+
+    code = "row-in-use"
+
+
+class ExecutionOrder(Refusal):
+    """The execute sub-phases of a step run once each, in the order of T0."""
+
+    code = "execution-order"
+
+
+class OutputMismatch(Refusal):
+    """The sampled tokens do not fit the chunk: one token at the end of the known tokens, none before it (T36)."""
+
+    code = "output-mismatch"
+
+
+class BlockOutOfRange(Refusal):
+    """A block id is not one of the pool."""
+
+    code = "block-out-of-range"
+
+
+class PoolExhausted(Refusal):
+    """More blocks are taken than are free (T1)."""
+
+    code = "pool-exhausted"
+
+
+class ContractBroken(Refusal):
+    """An internal contract of the semantics does not hold (an assertion in section 4); never legal to reach."""
+
+    code = "contract"
+
+
+REFUSALS: tuple[type[Refusal], ...] = tuple(Refusal.__subclasses__())

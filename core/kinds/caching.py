@@ -1,0 +1,47 @@
+"""Registration of full entries, shared by the kinds (T7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kvproof.core import pool as pools
+from kvproof.core.pool import NULL_BLOCK
+from kvproof.core.work import Work
+
+
+def boundary_node(work: Work, boundary: int) -> int:
+    """Return the prefix node of a hash boundary of the request at hand; ``H | boundary`` (2.3)."""
+    return work.nodes[boundary // work.config.hash_block_size - 1]
+
+
+def register_full(
+    work: Work, group: int, table: Sequence[int], start: int, stop: int, kept: Callable[[int], bool]
+) -> None:
+    """Register the full entries of table indices [start, stop) that are not null and that ``kept`` wants (T7).
+
+    Raises ContractBroken if a block would not stand for more tokens than before.
+    """
+    size = work.config.sizes[group]
+    for index in range(start, stop):
+        block = table[index]
+        if not registrable(block) or not kept(index):
+            continue
+        boundary = (index + 1) * size
+        work.pool = pools.promote(work.pool, boundary_node(work, boundary), group, block, boundary)
+
+
+def registrable(block: int) -> bool:
+    """Tell whether a table entry may carry keys: every block but the null block (T7, T8)."""
+    return block != NULL_BLOCK
+
+
+def full_entries(work: Work, group: int, tokens: int) -> int:
+    """Return how many leading blocks are full within ``tokens`` cacheable and hashed tokens (T9.1, T10.1)."""
+    hashed = len(work.nodes) * work.config.hash_block_size
+    return min(tokens, hashed) // work.config.sizes[group]
+
+
+def partial_node(work: Work, group: int, boundary: int) -> int:
+    """Return the prefix node of a partial entry: that of the boundary itself, by raw hash index (T8)."""
+    del group
+    return boundary_node(work, boundary)

@@ -1,0 +1,110 @@
+"""Local lookups: the joint hit, the per-group hit, and which of the two a request gets (T11 to T13, T15)."""
+
+from __future__ import annotations
+
+from kvproof.core import geometry, kinds
+from kvproof.core.config import Config
+from kvproof.core.pool import Pool
+from kvproof.core.world import Hit, Request
+
+Lists = tuple[tuple[int, ...], ...]
+
+
+def lookup(config: Config, pool: Pool, request: Request, nodes: list[int]) -> Hit:
+    """Return the local hit under the connectors' policy (T13); nothing if caching is off or reading is skipped.
+
+    ``nodes`` are the prefix nodes of the request's hash boundaries.
+    """
+    empty = ((),) * len(config.groups)
+    if not config.caching or request.skip_reading:
+        return Hit(request.request, 0, empty, 0, False)
+    limit = longest_hit(request.num_tokens)
+    if supports_divergence(config.connectors):
+        local, lists, junction, diverged = lookup_per_group(config, pool, nodes, limit)
+    else:
+        local, lists, junction = lookup_common(config, pool, nodes, limit)
+        diverged = False
+    return Hit(request.request, local, lists, junction, diverged)
+
+
+def longest_hit(num_tokens: int) -> int:
+    """Return the longest legal hit: the last token is always recomputed (T11, HB-9)."""
+    return num_tokens - 1
+
+
+def supports_divergence(connectors: tuple[bool, ...]) -> bool:
+    """Tell whether divergent hits may be offered: there is a connector and all of them can (T13)."""
+    return bool(connectors) and all(connectors)
+
+
+def lookup_common(config: Config, pool: Pool, nodes: list[int], limit: int) -> tuple[int, Lists, int]:
+    """Return the largest hit at which every class can resume, its lists and the junction (T11).
+
+    Full-attention classes come first; the others lower the candidate until a pass leaves it alone.
+    """
+    found: dict[int, tuple[int, Lists]] = {}
+    current, longest = limit, 0
+    while True:
+        before = current
+        for index, members in enumerate(config.classes):
+            kind = kinds.of(config.groups[members[0]].kind)
+            if kind.CAPABILITIES.prefix_closed and index in found:
+                current = min(current, found[index][0])
+                continue
+            hit, lists = kind.find_hit(config, pool, nodes, members, current)
+            found[index] = (hit, lists)
+            longest = max(longest, hit)
+            current = reconcile(current, hit)
+        if current == before or one_pass(config):
+            break
+    return current, _joint_lists(config, found, current), longest if longest > current else 0
+
+
+def one_pass(config: Config) -> bool:
+    """Tell whether one pass settles the joint hit: a single class, or full attention and one other class (T11)."""
+    if len(config.classes) == 1:
+        return True
+    first = kinds.of(config.groups[config.classes[0][0]].kind)
+    return len(config.classes) == 2 and first.CAPABILITIES.prefix_closed
+
+
+def reconcile(current: int, hit: int) -> int:
+    """Return the candidate after a class answered: its hit, which never exceeds the limit it was given (T11)."""
+    del current
+    return hit
+
+
+def _joint_lists(config: Config, found: dict[int, tuple[int, Lists]], hit: int) -> Lists:
+    """Return the lists per group, full attention cut to the joint hit (T11)."""
+    lists: list[tuple[int, ...]] = [()] * len(config.groups)
+    for index, members in enumerate(config.classes):
+        entries = geometry.ceil_div(hit, config.sizes[members[0]])
+        for group, blocks in zip(members, found[index][1], strict=True):
+            lists[group] = blocks[:entries]
+    return tuple(lists)
+
+
+def lookup_per_group(config: Config, pool: Pool, nodes: list[int], limit: int) -> tuple[int, Lists, int, bool]:
+    """Return the full-attention hit with every class looked up alone, and whether some class is shorter (T12).
+
+    Identical to the joint lookup without recurrent or full-attention groups, or when a class is deeper than full
+    attention: its blocks were lost then.
+    """
+    kind_of = [kinds.of(config.groups[members[0]].kind).CAPABILITIES for members in config.classes]
+    closed = [index for index, capabilities in enumerate(kind_of) if capabilities.prefix_closed]
+    found: dict[int, tuple[int, Lists]] = {}
+    if config.recurrent and closed and len(config.groups) > 1:
+        for index, members in enumerate(config.classes):
+            kind = kinds.of(config.groups[members[0]].kind)
+            found[index] = kind.find_hit(config, pool, nodes, members, limit)
+        deepest = min(found[index][0] for index in closed)
+        if all(hit <= deepest for hit, _ in found.values()):
+            shortest = min(hit for hit, _ in found.values())
+            return deepest, _joint_lists(config, found, deepest), 0, shortest < deepest
+    local, lists, junction = lookup_common(config, pool, nodes, limit)
+    return local, lists, junction, False
+
+
+def truncate(config: Config, lists: Lists, tokens: int) -> Lists:
+    """Cut the lists of a hit to ``tokens``, a multiple of every block size (T15). No references change."""
+    return tuple(blocks[: tokens // config.sizes[group]] for group, blocks in enumerate(lists))

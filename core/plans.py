@@ -1,0 +1,129 @@
+"""Opening, closing and dispatching a plan (T0 parts 1 and 4 to 7, T23)."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from kvproof.core import pool as pools
+from kvproof.core import worker
+from kvproof.core.errors import TooManyRunning
+from kvproof.core.records import Record
+from kvproof.core.world import NONE, Phase, Plan, Request, Scheduled, Status, Step, Worker, World
+
+
+def begin(world: World) -> tuple[World, Record]:
+    """Open a plan: what recurrent groups registered in the last one is forgotten (T0 part 1, LV-1)."""
+    return evolve(world, phase=Phase.PLAN_RUNNING, plan=fresh_plan(world.plan)), Record("BeginStep")
+
+
+def fresh_plan(previous: Plan) -> Plan:
+    """Return the plan of a new step: only early preemptions carry over (T0 part 1, T31)."""
+    return Plan(preempted_before=previous.preempted_before)
+
+
+def drain(world: World) -> tuple[World, Record]:
+    """Hand out handoffs, copies and the zero list, and release the copies' references (T23, T0 parts 4 and 5)."""
+    plan = world.plan
+    copies = tuple(sorted(plan.copies, key=lambda copy: copy[0]))
+    handoffs = tuple(sorted(plan.handoffs, key=lambda handoff: handoff[1]))
+    pool = pools.release(world.pool, copy_ends(copies))
+    # Copies and the zero list stay with the plan until dispatch, they just hold no references any more.
+    plan = evolve(plan, copies=copies, handoffs=left_over_handoffs(plan), undo=())
+    world = evolve(world, phase=Phase.DRAINED, pool=pool, plan=plan, hit=None)
+    return world, Record("Drain", copies=copies, handoffs=handoffs, zeroed=plan.zero)
+
+
+def copy_ends(copies: tuple[tuple[int, int, int], ...]) -> tuple[int, ...]:
+    """Return the ends whose references a drain gives back: copy by copy, source before destination (T0 part 5)."""
+    return tuple(end for _, source, destination in copies for end in (source, destination))
+
+
+def left_over_handoffs(plan: Plan) -> tuple[tuple[int, int, int, int], ...]:
+    """Return the handoffs that stay queued after a drain: none (T23, HO-2)."""
+    del plan
+    return ()
+
+
+def build(world: World) -> tuple[World, Record]:
+    """Build the metadata of the step (T0 part 6); without connectors nothing but the phase changes."""
+    return evolve(world, phase=Phase.BUILT), Record("BuildMetadata")
+
+
+def dispatch(world: World) -> tuple[World, Record]:
+    """Write the worker's rows, advance the scheduled requests, and hand the step to execution (T0 part 7).
+
+    Raises RowCapacityExceeded or TooManyRunning; rows and counts are then unchanged (but see ``append_guard``).
+    """
+    plan = world.plan
+    running = {request.request: request for request in world.requests}
+    rows, entries = write_rows(world, running)
+    requests = tuple(advance(request, entries) for request in world.requests)
+    step = Step(
+        number=world.step_number,
+        scheduled=entries,
+        copies=plan.copies,
+        zero=plan.zero,
+        part=0,
+        due=tuple(entry.request for entry in entries),
+    )
+    world = evolve(
+        world,
+        phase=Phase.IDLE,
+        requests=requests,
+        plan=Plan(cached=plan.cached, handoffs=plan.handoffs),
+        steps=(*world.steps, step),
+        worker=rows,
+        step_number=world.step_number + 1,
+    )
+    amounts = tuple((entry.request, entry.amount) for entry in entries)
+    return world, Record("Dispatch", scheduled=amounts, preempted=plan.preempted_before + plan.preempted)
+
+
+def advance(request: Request, entries: tuple[Scheduled, ...]) -> Request:
+    """Return a request with its scheduled amount counted as computed and in flight (T0 part 7)."""
+    for entry in entries:
+        if entry.request == request.request:
+            return evolve(
+                request, computed=entry.start + entry.amount, in_flight=request.in_flight + entry.amount
+            )
+    return request
+
+
+def write_rows(world: World, live: dict[int, Request]) -> tuple[Worker, tuple[Scheduled, ...]]:
+    """Bring the worker's rows up to date for every scheduled request (3.6, T37.5).
+
+    Rows of requests that no longer run become free; an admitted or resumed request gets a row whole, a continuing one
+    the entries its row lacks.
+    """
+    rows = world.worker
+    fresh = {entry.request for entry in world.plan.scheduled if entry.fresh}
+    for row, owner in enumerate(rows.owners):
+        if owner != NONE and (owner in fresh or owner not in live or live[owner].status is not Status.RUNNING):
+            rows = worker.clear_row(rows, row, NONE)
+    entries = []
+    for entry in world.plan.scheduled:
+        request = live[entry.request]
+        if entry.fresh:
+            row = free_row(rows)
+            rows = worker.clear_row(rows, row, entry.request)
+            columns = tuple(
+                worker.seed_column(world.config, group, entry.start) if group in world.config.recurrent else NONE
+                for group in range(len(world.config.groups))
+            )
+            rows = worker.set_columns(rows, row, columns)
+        else:
+            row = rows.owners.index(entry.request)
+        missing = tuple(
+            state.table[len(rows.rows[group][row]) // world.config.append_expansion :]
+            for group, state in enumerate(request.groups)
+        )
+        rows = worker.append(world, rows, row, missing)
+        entries.append(evolve(entry, tip=request.tip, row=row))
+    return rows, tuple(entries)
+
+
+def free_row(rows: Worker) -> int:
+    """Return the lowest free row. Raises TooManyRunning."""
+    if NONE not in rows.owners:
+        raise TooManyRunning(f"all {len(rows.owners)} worker rows are taken: finish or preempt a request first")
+    return rows.owners.index(NONE)

@@ -1,0 +1,54 @@
+"""What a transition decided, in one flat record per action (architecture: every decision comes back in a record).
+
+Fields that an action does not use keep their empty value. Ids are those of requests, groups and blocks; token counts
+are in tokens; a read is (request, group, column, block, boundary).
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+
+@frozen(slots=True)
+class Record:
+    """The decisions of one action."""
+
+    action: str
+    local: int = 0
+    """Lookup: tokens of the local hit."""
+    lists: tuple[tuple[int, ...], ...] = ()
+    """Lookup: hit blocks per group, null entries included."""
+    junction: int = 0
+    """Lookup: the longest hit some group had beyond the joint hit, 0 if none."""
+    diverged: bool = False
+    """Lookup: some group's own hit is shorter than the full-attention hit that is reported."""
+    admitted: bool | None = None
+    """Allocate: whether the demand fitted."""
+    demand: int = 0
+    """Allocate: blocks wanted over all groups (T17)."""
+    free_before: int = 0
+    """Allocate: free blocks when the demand was compared."""
+    new_blocks: tuple[tuple[int, ...], ...] = ()
+    """Allocate: entries appended or replaced per group, in the engine's order."""
+    external_blocks: tuple[tuple[int, ...], ...] = ()
+    """Allocate: blocks taken for external tokens, per group."""
+    taken: tuple[int, ...] = ()
+    """Allocate: every block handed out by the pool, in order."""
+    adopted: tuple[int, ...] = ()
+    """Allocate: every non-null block adopted from the lookup, in order."""
+    copies: tuple[tuple[int, int, int], ...] = ()
+    """Drain: (group, source, destination) of the step's copies, group by group."""
+    handoffs: tuple[tuple[int, int, int, int], ...] = ()
+    """Drain: (request, group, block, boundary) published in the step, group by group."""
+    zeroed: tuple[int, ...] = ()
+    """Drain: attention blocks to be zeroed before the step runs, in the order of taking."""
+    scheduled: tuple[tuple[int, int], ...] = ()
+    """Dispatch: (request, tokens) of the step."""
+    preempted: tuple[int, ...] = ()
+    """Dispatch: requests preempted in the plan."""
+    reads: tuple[tuple[int, int, int, int, int], ...] = ()
+    """Execute forward: recurrent states read, (request, group, column, block, boundary)."""
+    done: bool = False
+    """ResetCache: whether the keys were cleared."""
+    num_tokens: int = 0
+    """Submit, Output: tokens of the request known afterwards."""

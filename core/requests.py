@@ -1,0 +1,159 @@
+"""The life of a request: submit, preempt, withdraw, finish, and the processing of its output (T31, T32, T36, T37, T39)."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from kvproof.core import allocation, prefixes
+from kvproof.core import pool as pools
+from kvproof.core.actions import Output, Submit
+from kvproof.core.errors import (
+    DuplicateRequest,
+    EmptyPrompt,
+    NotScheduled,
+    OutputMismatch,
+    UnknownRequest,
+)
+from kvproof.core.pool import Pool
+from kvproof.core.records import Record
+from kvproof.core.world import GroupState, Phase, Plan, Request, Status, Step, World
+
+
+def find(world: World, request: int) -> Request:
+    """Return a live request. Raises UnknownRequest."""
+    for candidate in world.requests:
+        if candidate.request == request:
+            return candidate
+    live = ", ".join(str(candidate.request) for candidate in world.requests) or "none"
+    raise UnknownRequest(f"no live request {request} (live: {live}): submit it first", request=request)
+
+
+def submit(world: World, action: Submit) -> tuple[World, Record]:
+    """Add a waiting request; nothing is looked up or allocated (T37). Raises DuplicateRequest, EmptyPrompt."""
+    if any(other.request == action.request for other in world.requests) or any(
+        action.request in step.due for step in world.steps
+    ):
+        raise DuplicateRequest(f"request {action.request} is already known: use a new id", request=action.request)
+    if not 1 <= len(action.tokens) < world.config.max_model_len:
+        raise EmptyPrompt(
+            f"a prompt has 1 to {world.config.max_model_len - 1} tokens, got {len(action.tokens)}",
+            length=len(action.tokens),
+        )
+    table, root = prefixes.root(world.prefixes, context_of(action))
+    table, tip = prefixes.extend(table, root, action.tokens)
+    request = Request(
+        request=action.request,
+        context=action.context,
+        tip=tip,
+        num_tokens=len(action.tokens),
+        num_prompt=len(action.tokens),
+        skip_reading=action.skip_reading,
+        groups=(GroupState(),) * len(world.config.groups),
+    )
+    world = evolve(world, prefixes=table, requests=(*world.requests, request))
+    return world, Record("Submit", num_tokens=request.num_tokens)
+
+
+def context_of(action: Submit) -> int:
+    """Return the context that is part of every key of a request (2.3)."""
+    return action.context
+
+
+def free_tables(pool: Pool, request: Request) -> Pool:
+    """Free all blocks of a request, group by group, each table tail first (T3, T31, T32)."""
+    for state in request.groups:
+        pool = pools.release(pool, pools.eviction_order(state.table))
+    return pool
+
+
+def forget_handoffs(plan: Plan, request: int) -> Plan:
+    """Remove the undrained handoffs of a request (T23, T31.4)."""
+    return evolve(plan, handoffs=tuple(handoff for handoff in plan.handoffs if handoff[0] != request))
+
+
+def preempt(world: World, request: Request) -> tuple[World, Record]:
+    """Free a running request and let it wait to be resumed; keys and queued copies stay (T31)."""
+    plan = forget_handoffs(world.plan, request.request)
+    if world.phase is Phase.IDLE:
+        plan = evolve(plan, preempted_before=(*plan.preempted_before, request.request))
+    else:
+        plan = evolve(plan, preempted=(*plan.preempted, request.request))
+    pool = free_tables(world.pool, request)
+    request = evolve(
+        request,
+        status=Status.PREEMPTED,
+        computed=0,
+        groups=(GroupState(),) * len(request.groups),
+        num_preemptions=request.num_preemptions + 1,
+    )
+    return allocation.with_request(world, request, pool, plan), Record("Preempt")
+
+
+def withdraw(world: World, request: Request) -> tuple[World, Record]:
+    """Take a request out of the open plan, roll its keys of this plan back, and preempt it (T39)."""
+    plan = world.plan
+    pool, cached = world.pool, plan.cached
+    if world.config.profile.withdrawn_keys == "rollback":
+        pool = roll_back(pool, plan, request.request)
+        cached = tuple(key for key in cached if key[2] != request.request)
+    plan = evolve(
+        plan,
+        scheduled=tuple(entry for entry in plan.scheduled if entry.request != request.request),
+        undo=tuple(entry for entry in plan.undo if entry[0] != request.request),
+        cached=cached,
+    )
+    world, _ = preempt(evolve(world, pool=pool, plan=plan), request)
+    return world, Record("Withdraw")
+
+
+def roll_back(pool: Pool, plan: Plan, request: int) -> Pool:
+    """Restore the key records that a request's registrations of this plan changed (T39.2)."""
+    for owner, records in plan.undo:
+        if owner == request:
+            for record in records:
+                pool = pools.restore_keys(pool, record.block, record.primary, record.entries)
+    return pool
+
+
+def finish(world: World, request: Request) -> tuple[World, Record]:
+    """Free a request in any status and forget it; its step in flight still executes (T32)."""
+    pool = free_tables(world.pool, request)
+    requests = tuple(other for other in world.requests if other.request != request.request)
+    plan = forget_handoffs(world.plan, request.request)
+    return evolve(world, pool=pool, requests=requests, plan=plan, hit=None), Record("Finish")
+
+
+def output(world: World, action: Output, step: Step) -> tuple[World, Record]:
+    """Process the output of one request of an executed step; a request that is gone is ignored (T36).
+
+    Raises NotScheduled if none is due, OutputMismatch if the tokens do not fit the chunk.
+    """
+    if action.request not in step.due:
+        raise NotScheduled(f"no output of request {action.request} is due", request=action.request)
+    due = tuple(request for request in step.due if request != action.request)
+    steps = (evolve(step, due=due), *world.steps[1:]) if due else world.steps[1:]
+    found = [request for request in world.requests if request.request == action.request]
+    if not found:
+        return evolve(world, steps=steps), Record("Output")
+    request = found[0]
+    (entry,) = (entry for entry in step.scheduled if entry.request == action.request)
+    expected = 1 if entry.start + entry.amount == request.num_tokens else 0
+    if len(action.tokens) != expected or request.num_tokens + expected > world.config.max_model_len:
+        raise OutputMismatch(
+            f"request {request.request} computed up to {entry.start + entry.amount} of {request.num_tokens} tokens: "
+            f"{expected} sampled tokens are due, got {len(action.tokens)} (model length {world.config.max_model_len})",
+            request=request.request,
+            expected=expected,
+            got=len(action.tokens),
+        )
+    table, tip = prefixes.extend(world.prefixes, request.tip, action.tokens)
+    request = evolve(
+        request,
+        tip=tip,
+        num_tokens=request.num_tokens + len(action.tokens),
+        in_flight=request.in_flight - entry.amount,
+    )
+    requests = tuple(request if other.request == request.request else other for other in world.requests)
+    return evolve(world, prefixes=table, requests=requests, steps=steps), Record(
+        "Output", num_tokens=request.num_tokens
+    )

@@ -1,0 +1,316 @@
+"""The one door: ``step(world, action)`` checks the phase and the arguments, then calls one transition (T0)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import evolve
+
+from kvproof.core import actions as act
+from kvproof.core import allocation, execute, lookup, plans, prefixes, requests, retention, worker
+from kvproof.core import pool as pools
+from kvproof.core.errors import (
+    AdmissionAfterPreemption,
+    AlreadyScheduled,
+    BeyondKnownTokens,
+    BlockOutOfRange,
+    ChunkNotClipped,
+    DivergedHit,
+    ExecutionOrder,
+    HitTooLong,
+    LookupMismatch,
+    LookupMissing,
+    MisalignedExternal,
+    NothingToAllocate,
+    NotScheduled,
+    PhaseError,
+    Refusal,
+    RowInUse,
+    StatusError,
+    StepInFlight,
+    TooManyRunning,
+)
+from kvproof.core.records import Record
+from kvproof.core.world import NONE, Phase, Request, Status, Step, World
+
+PLANNING = (Phase.PLAN_RUNNING, Phase.PLAN_WAITING)
+
+
+def step(world: World, action: act.Action) -> tuple[World, Record]:
+    """Apply one action. Returns the new world and its record.
+
+    Raises a Refusal if the action is illegal here; the given world is unchanged in any case, because worlds are
+    values. One refusal carries another world (``Refusal.world``, row guard of a profile).
+    """
+    return _HANDLERS[type(action)](world, action)
+
+
+def refusal(world: World, action: act.Action) -> Refusal | None:
+    """Return the refusal of an action in this world, or None if it is legal."""
+    try:
+        step(world, action)
+    except Refusal as error:
+        return error
+    return None
+
+
+def _need_phase(world: World, action: str, *phases: Phase) -> None:
+    if world.phase not in phases:
+        wanted = " or ".join(phase.name for phase in phases)
+        raise PhaseError(f"{action} needs phase {wanted}, the world is in {world.phase.name} (T0)", phase=world.phase.name)
+
+
+def _submit(world: World, action: act.Submit) -> tuple[World, Record]:
+    _need_phase(world, "Submit", Phase.IDLE)
+    return requests.submit(world, action)
+
+
+def _begin(world: World, action: act.BeginStep) -> tuple[World, Record]:
+    del action
+    _need_phase(world, "BeginStep", Phase.IDLE)
+    if world.steps:
+        raise StepInFlight(f"step {world.steps[0].number} is not processed yet: execute it and process its output")
+    return plans.begin(world)
+
+
+def _lookup(world: World, action: act.Lookup) -> tuple[World, Record]:
+    _need_phase(world, "Lookup", *PLANNING)
+    if world.plan.preempted:
+        raise AdmissionAfterPreemption("this plan preempted a request: admit in the next one (T0 part 3)")
+    request = requests.find(world, action.request)
+    if request.status is Status.RUNNING:
+        raise StatusError(f"request {request.request} is running: only waiting ones are looked up (T37)")
+    nodes = prefixes.boundary_nodes(world.prefixes, request.tip, world.config.hash_block_size)
+    hit = lookup.lookup(world.config, world.pool, request, nodes)
+    request = evolve(request, junction=hit.junction)
+    world = allocation.with_request(world, request, world.pool, world.plan)
+    world = evolve(world, phase=Phase.PLAN_WAITING, hit=hit)
+    return world, Record(
+        "Lookup", local=hit.local, lists=hit.lists, junction=hit.junction, diverged=hit.diverged
+    )
+
+
+def _allocate(world: World, action: act.Allocate) -> tuple[World, Record]:
+    _need_phase(world, "Allocate", *PLANNING)
+    request = requests.find(world, action.request)
+    if any(entry.request == action.request for entry in world.plan.scheduled):
+        raise AlreadyScheduled(f"request {action.request} already has an amount in this plan")
+    sizes = (action.new_tokens, action.local, action.external, action.lookahead)
+    if min(sizes) < 0 or action.new_tokens == 0:
+        raise NothingToAllocate(f"new tokens must be positive and no count negative, got {sizes} (T16)")
+    if request.status is Status.RUNNING:
+        _check_running(world, action)
+        lists: tuple[tuple[int, ...], ...] = ((),) * len(world.config.groups)
+    else:
+        lists = _adopted_lists(world, action)
+    check_amount(world, request, action)
+    wanted = allocation.wanted_tokens(
+        world.config, request, action.new_tokens, action.local, action.external, action.lookahead
+    )
+    return allocation.allocate(world, request, wanted, lists)
+
+
+def _check_running(world: World, action: act.Allocate) -> None:
+    if world.phase is not Phase.PLAN_RUNNING:
+        raise PhaseError("running requests are planned before waiting ones (T0 part 2)", phase=world.phase.name)
+    if action.local or action.external:
+        raise LookupMismatch(f"request {action.request} is running and adopts nothing: local and external are 0 (T16.5)")
+
+
+def _adopted_lists(world: World, action: act.Allocate) -> tuple[tuple[int, ...], ...]:
+    """Return the lists a first allocation adopts: the hit, or its truncation under external tokens (T14, T15)."""
+    hit = world.hit
+    if hit is None or hit.request != action.request:
+        raise LookupMissing(f"request {action.request} is not running: look it up directly before (T37)")
+    if sum(1 for request in world.requests if request.status is Status.RUNNING) >= world.config.max_running:
+        raise TooManyRunning(f"{world.config.max_running} requests run already: finish or preempt one first")
+    if action.external == 0 and hit.diverged:
+        raise DivergedHit("a divergent hit needs external tokens: no group state stands at its end (T14.4)")
+    if action.local == hit.local:
+        lists = hit.lists
+    elif action.external and action.local == hit.local - hit.local % world.config.scheduler_block_size:
+        lists = lookup.truncate(world.config, hit.lists, action.local)
+    else:
+        raise LookupMismatch(
+            f"local {action.local} is neither the hit {hit.local} nor, with external tokens, the hit rounded down to S"
+        )
+    if action.external and (
+        action.local % world.config.scheduler_block_size or action.external % world.config.hash_block_size
+    ):
+        raise MisalignedExternal(
+            f"external tokens start at a multiple of S = {world.config.scheduler_block_size} and come in multiples of "
+            f"H = {world.config.hash_block_size}, got {action.external} at {action.local} (T14, T29)"
+        )
+    return lists
+
+
+def check_amount(world: World, request: Request, action: act.Allocate) -> None:
+    """Refuse amounts beyond the known tokens, hits that leave nothing to compute, and unclipped chunks (T14.5, T22)."""
+    start = request.computed + action.local + action.external
+    if world.config.recurrent and start > request.num_tokens - 1:
+        raise HitTooLong(
+            f"{start} of {request.num_tokens} tokens are hit: with a recurrent group at most one less (T14.5)",
+            start=start,
+            num_tokens=request.num_tokens,
+        )
+    if start + action.new_tokens > request.num_tokens:
+        raise BeyondKnownTokens(
+            f"request {request.request} knows {request.num_tokens} tokens, {start} + {action.new_tokens} are scheduled",
+            start=start,
+            new_tokens=action.new_tokens,
+            num_tokens=request.num_tokens,
+        )
+    if action.new_tokens > world.config.max_chunk or not chunk_allowed(world, request, start, action.new_tokens):
+        raise ChunkNotClipped(
+            f"a chunk of {action.new_tokens} tokens from {start} does not end where T22 lets it end",
+            start=start,
+            new_tokens=action.new_tokens,
+        )
+
+
+def chunk_allowed(world: World, request: Request, start: int, amount: int) -> bool:
+    """Tell whether T22 can yield this amount: for it, or for all that is left of the prompt, as the wanted tokens."""
+    if not world.config.recurrent:
+        return True
+    return amount in (
+        clip(world, request, start, amount),
+        clip(world, request, start, max(request.num_tokens - start, 0)),
+    )
+
+
+def clip(world: World, request: Request, start: int, wanted: int) -> int:
+    """Return the tokens a chunk of ``wanted`` tokens from ``start`` is clipped to (T22)."""
+    config = world.config
+    return retention.clip_chunk(
+        start=start,
+        wanted=wanted,
+        num_tokens=request.num_tokens,
+        num_prompt=request.num_prompt,
+        clip_block=config.clip_block_size,
+        hash_block=config.hash_block_size,
+        fine=retention.clips_fine(config.fine_grained, config.hash_block_size, config.scheduler_block_size),
+        junction=request.junction,
+        max_chunk=config.max_chunk,
+    )
+
+
+def _running(world: World, action: str, request: int, *phases: Phase) -> Request:
+    _need_phase(world, action, *phases)
+    found = requests.find(world, request)
+    if found.status is not Status.RUNNING:
+        raise StatusError(f"request {request} is {found.status.name}: only running ones are preempted (T31)")
+    return found
+
+
+def _preempt(world: World, action: act.Preempt) -> tuple[World, Record]:
+    request = _running(world, "Preempt", action.request, Phase.PLAN_RUNNING, Phase.IDLE)
+    if request.in_flight:
+        raise StatusError(f"the step of request {action.request} is not processed yet: process its output first")
+    if any(entry.request == action.request for entry in world.plan.scheduled):
+        raise AlreadyScheduled(f"request {action.request} has an amount in this plan: withdraw it (T39)")
+    return requests.preempt(world, request)
+
+
+def _withdraw(world: World, action: act.Withdraw) -> tuple[World, Record]:
+    request = _running(world, "Withdraw", action.request, Phase.PLAN_RUNNING)
+    if not any(entry.request == action.request for entry in world.plan.scheduled):
+        raise NotScheduled(f"request {action.request} has no amount in this plan: preempt it (T31)")
+    return requests.withdraw(world, request)
+
+
+def _drain(world: World, action: act.Drain) -> tuple[World, Record]:
+    del action
+    _need_phase(world, "Drain", *PLANNING)
+    return plans.drain(world)
+
+
+def _build(world: World, action: act.BuildMetadata) -> tuple[World, Record]:
+    del action
+    _need_phase(world, "BuildMetadata", Phase.DRAINED)
+    return plans.build(world)
+
+
+def _dispatch(world: World, action: act.Dispatch) -> tuple[World, Record]:
+    del action
+    _need_phase(world, "Dispatch", Phase.BUILT)
+    return plans.dispatch(world)
+
+
+def _execute(world: World, action: act.Execute) -> tuple[World, Record]:
+    pending = [candidate for candidate in world.steps if candidate.part < len(execute.PARTS)]
+    expected = execute.PARTS[pending[0].part] if pending else "no part"
+    if action.part != expected:
+        raise ExecutionOrder(f"part {action.part!r} is out of order: {expected} is next (T0)", expected=expected)
+    memory, world, reads = execute.run_part(world, pending[0], action.part)
+    done = evolve(pending[0], part=pending[0].part + 1)
+    kept = not (done.part == len(execute.PARTS) and not done.due)
+    steps = tuple(
+        done if candidate is pending[0] else candidate
+        for candidate in world.steps
+        if kept or candidate is not pending[0]
+    )
+    return evolve(world, contents=memory, steps=steps), Record("Execute", reads=reads)
+
+
+def executed_step(world: World) -> Step:
+    """Return the oldest executed step whose output is due. Raises ExecutionOrder."""
+    if not world.steps or world.steps[0].part < len(execute.PARTS):
+        raise ExecutionOrder("no executed step waits for its output: execute the oldest step first (T36)")
+    return world.steps[0]
+
+
+def _output(world: World, action: act.Output) -> tuple[World, Record]:
+    return requests.output(world, action, executed_step(world))
+
+
+def _finish(world: World, action: act.Finish) -> tuple[World, Record]:
+    _need_phase(world, "Finish", Phase.IDLE)
+    return requests.finish(world, requests.find(world, action.request))
+
+
+def _reset(world: World, action: act.ResetCache) -> tuple[World, Record]:
+    del action
+    _need_phase(world, "ResetCache", Phase.IDLE)
+    pool, done = pools.reset(world.pool)
+    return evolve(world, pool=pool), Record("ResetCache", done=done)
+
+
+def _evict(world: World, action: act.EvictBlocks) -> tuple[World, Record]:
+    _need_phase(world, "EvictBlocks", Phase.IDLE)
+    pool = world.pool
+    for block in action.blocks:
+        pool = pools.evict(pool, block)
+    return evolve(world, pool=pool), Record("EvictBlocks")
+
+
+def _append_rows(world: World, action: act.AppendRows) -> tuple[World, Record]:
+    _need_phase(world, "AppendRows", Phase.IDLE)
+    if not 0 <= action.row < world.config.max_running or world.worker.owners[action.row] != NONE:
+        raise RowInUse(f"row {action.row} is not a free row of the worker: only dispatch writes owned rows")
+    ids = [block for blocks in action.blocks for block in blocks]
+    if len(action.blocks) != len(world.config.groups) or any(
+        not 0 <= block < world.config.num_blocks for block in ids
+    ):
+        raise BlockOutOfRange(f"one tuple of block ids per group is needed, ids below {world.config.num_blocks}")
+    rows = worker.append(world, world.worker, action.row, action.blocks)
+    return evolve(world, worker=rows), Record("AppendRows")
+
+
+_HANDLERS: dict[type[act.Action], Callable[[World, Any], tuple[World, Record]]] = {
+    act.Submit: _submit,
+    act.BeginStep: _begin,
+    act.Lookup: _lookup,
+    act.Allocate: _allocate,
+    act.Preempt: _preempt,
+    act.Withdraw: _withdraw,
+    act.Drain: _drain,
+    act.BuildMetadata: _build,
+    act.Dispatch: _dispatch,
+    act.Execute: _execute,
+    act.Output: _output,
+    act.Finish: _finish,
+    act.ResetCache: _reset,
+    act.EvictBlocks: _evict,
+    act.AppendRows: _append_rows,
+}

@@ -1,0 +1,114 @@
+"""The worker's block-table rows and running columns (2.5, 3.6)."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from kvproof.core import geometry
+from kvproof.core.config import Config
+from kvproof.core.errors import ContractBroken, RowCapacityExceeded
+from kvproof.core.world import NONE, Worker, World
+
+Ids = tuple[tuple[int, ...], ...]
+GroupRows = tuple[tuple[int, ...], ...]
+
+
+def expand(config: Config, blocks: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the kernel block ids of manager blocks, in order (2.5); factor 1 leaves them alone."""
+    factor = config.append_expansion
+    if factor == 1:
+        return blocks
+    return tuple(geometry.expand_block_id(block, j, factor) for block in blocks for j in range(factor))
+
+
+def append(world: World, worker: Worker, row: int, blocks: Ids) -> Worker:
+    """Append manager blocks of every group to a row (2.5, TB-11).
+
+    Raises RowCapacityExceeded. Under ``append_guard = all_groups`` nothing is written then; under ``per_group`` the
+    refusal carries the world with the groups staged so far.
+    """
+    config = world.config
+    rows = list(worker.rows)
+    if config.profile.append_guard == "all_groups":
+        for group, ids in enumerate(blocks):
+            check_capacity(config, group, row, len(rows[group][row]), ids)
+    for group, ids in enumerate(blocks):
+        if config.profile.append_guard == "per_group":
+            try:
+                check_capacity(config, group, row, len(rows[group][row]), ids)
+            except RowCapacityExceeded as error:
+                error.world = evolve(world, worker=evolve(worker, rows=tuple(rows)))
+                raise
+        if ids:
+            rows[group] = write_row(rows[group], row, config.row_capacity[group], expand(config, ids))
+    return Worker(worker.owners, tuple(rows), worker.columns)
+
+
+def check_capacity(config: Config, group: int, row: int, start: int, blocks: tuple[int, ...]) -> None:
+    """Refuse an append that would pass the end of the row, counted in expanded ids (2.5, TB-11)."""
+    count = expanded_count(config, len(blocks))
+    if not geometry.fits_row(start, count, config.row_capacity[group]):
+        raise RowCapacityExceeded(
+            f"row {row} of group {group} holds {start} of {config.row_capacity[group]} entries and cannot take "
+            f"{count} more: append at most {config.row_capacity[group] - start}",
+            row=row,
+            group=group,
+            start=start,
+            count=count,
+            capacity=config.row_capacity[group],
+        )
+
+
+def expanded_count(config: Config, count: int) -> int:
+    """Return how many row entries ``count`` manager blocks need (2.5)."""
+    return count * config.append_expansion
+
+
+def write_row(rows: GroupRows, row: int, capacity: int, ids: tuple[int, ...]) -> GroupRows:
+    """Write ids at the end of a row as memory would: what passes the row's end lands in the rows behind it (TB-11)."""
+    new = list(rows)
+    count = len(rows[row])
+    room = max(capacity - count, 0)
+    new[row] = rows[row] + ids[:room]
+    for at, block in enumerate(ids[room:]):
+        behind, column = row + 1 + at // capacity, at % capacity
+        if behind < len(new):
+            entries = new[behind]
+            new[behind] = (*entries[:column], block, *entries[column + 1 :])
+    return tuple(new)
+
+
+def clear_row(worker: Worker, row: int, owner: int) -> Worker:
+    """Empty a row in every group and give it to ``owner`` (T37.5)."""
+    rows = tuple((*group[:row], (), *group[row + 1 :]) for group in worker.rows)
+    owners = (*worker.owners[:row], owner, *worker.owners[row + 1 :])
+    return Worker(owners, rows, worker.columns)
+
+
+def block_at(config: Config, worker: Worker, group: int, row: int, column: int) -> int:
+    """Return the manager block in a column of a row. Raises ContractBroken if the row has no such column (TB-7)."""
+    factor = config.append_expansion
+    entries = worker.rows[group][row]
+    if not 0 <= column * factor < len(entries):
+        raise ContractBroken(
+            f"row {row} of group {group} has {len(entries) // factor} columns, column {column} is needed",
+            row=row,
+            group=group,
+            column=column,
+        )
+    return entries[column * factor] // factor
+
+
+def seed_column(config: Config, group: int, computed: int) -> int:
+    """Return the column of the running state at ``computed`` tokens, in blocks of this group (3.6); NONE at 0."""
+    return column_of(computed, config.groups[group].block_size)
+
+
+def column_of(boundary: int, block_size: int) -> int:
+    """Return the column whose block holds the state at a boundary (3.6); NONE at 0."""
+    return (boundary - 1) // block_size if boundary > 0 else NONE
+
+
+def set_columns(worker: Worker, row: int, columns: tuple[int, ...]) -> Worker:
+    """Set the running columns of a row, one per group (3.6)."""
+    return Worker(worker.owners, worker.rows, (*worker.columns[:row], columns, *worker.columns[row + 1 :]))

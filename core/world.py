@@ -1,0 +1,192 @@
+"""The world: every piece of state the semantics name, as immutable values (section 3)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from attrs import frozen
+
+from kvproof.core import pool as pools
+from kvproof.core.config import Config
+from kvproof.core.pool import Pool
+from kvproof.core.prefixes import Prefixes
+
+ABSENT = -1
+NONE = -1
+
+
+class Phase(IntEnum):
+    """Where the open plan stands (T0); IDLE: no plan is open."""
+
+    IDLE = 0
+    PLAN_RUNNING = 1
+    PLAN_WAITING = 2
+    DRAINED = 3
+    BUILT = 4
+
+
+class Status(IntEnum):
+    """Status of a live request (3.3); a finished request leaves the world."""
+
+    WAITING = 0
+    RUNNING = 1
+    PREEMPTED = 2
+
+
+@frozen(slots=True)
+class GroupState:
+    """What a request holds in one group (3.3). Block ids, columns and boundaries; -1 means none.
+
+    ``table`` entry j covers tokens [jE, (j+1)E). ``num_cached`` leading entries need no registration (ABSENT until T18
+    adopts or T7 registers). ``partial_index``/``partial_source``: a copy-on-write is owed there. The rest is used by
+    recurrent groups: ``allocated``, ``last_state`` column, ``retired`` leading columns already nulled, and the
+    producer's ``tail_block`` at ``tail_boundary``.
+    """
+
+    table: tuple[int, ...] = ()
+    num_cached: int = ABSENT
+    partial_index: int = NONE
+    partial_source: int = NONE
+    allocated: bool = False
+    last_state: int = NONE
+    retired: int = 0
+    tail_block: int = NONE
+    tail_boundary: int = NONE
+
+
+@frozen(slots=True)
+class Request:
+    """One live request (3.3). Token counts in tokens; ``tip`` is the prefix node of its last known token."""
+
+    request: int
+    context: int
+    tip: int
+    num_tokens: int
+    num_prompt: int
+    skip_reading: bool
+    groups: tuple[GroupState, ...]
+    status: Status = Status.WAITING
+    computed: int = 0
+    in_flight: int = 0
+    junction: int = 0
+    num_preemptions: int = 0
+
+
+@frozen(slots=True)
+class Hit:
+    """The lookup result that the next allocation may adopt (T11 to T13)."""
+
+    request: int
+    local: int
+    lists: tuple[tuple[int, ...], ...]
+    junction: int
+    diverged: bool
+
+
+@frozen(slots=True)
+class Scheduled:
+    """One request's share of a plan or step: it computes tokens [start, start + amount).
+
+    ``fresh``: admitted or resumed in this plan, its rows are replaced whole. ``loaded_from`` is the local prefix behind
+    which a connector loads up to ``start`` (equal to ``start`` without external tokens). ``tip`` is the prefix node of
+    the last token known at dispatch.
+    """
+
+    request: int
+    start: int
+    amount: int
+    fresh: bool
+    loaded_from: int
+    tip: int = NONE
+    row: int = NONE
+
+
+@frozen(slots=True)
+class KeyRecord:
+    """The key records of one block, kept for T39: primary (node, group, tokens) and its key-map entries."""
+
+    block: int
+    primary: tuple[int, int, int]
+    entries: tuple[tuple[int, int, int, int], ...]
+
+
+@frozen(slots=True)
+class Plan:
+    """Step-scoped state (3.4); empty between plans, except ``cached`` and ``preempted_before``.
+
+    ``copies`` are (group, source, destination), ``handoffs`` (request, group, block, boundary), ``cached`` the keys
+    (node, group, request) that recurrent groups registered, ``undo`` the key records per request for T39,
+    ``preempted`` the requests preempted by this plan, ``preempted_before`` those preempted between the last plan and it.
+    """
+
+    scheduled: tuple[Scheduled, ...] = ()
+    copies: tuple[tuple[int, int, int], ...] = ()
+    handoffs: tuple[tuple[int, int, int, int], ...] = ()
+    zero: tuple[int, ...] = ()
+    cached: tuple[tuple[int, int, int], ...] = ()
+    undo: tuple[tuple[int, tuple[KeyRecord, ...]], ...] = ()
+    preempted: tuple[int, ...] = ()
+    preempted_before: tuple[int, ...] = ()
+
+
+@frozen(slots=True)
+class Step:
+    """A dispatched step: what it runs, the next execute sub-phase, and the requests whose output is due (T0, T36)."""
+
+    number: int
+    scheduled: tuple[Scheduled, ...]
+    copies: tuple[tuple[int, int, int], ...]
+    zero: tuple[int, ...]
+    part: int
+    due: tuple[int, ...]
+
+
+@frozen(slots=True)
+class Worker:
+    """The worker's side (3.6): which request owns each row, the rows per group, the running column per row and group.
+
+    ``rows[g][row]`` are (kernel) block ids, ``columns[row][g]`` is the column of the running state (NONE where there
+    is none).
+    """
+
+    owners: tuple[int, ...]
+    rows: tuple[tuple[tuple[int, ...], ...], ...]
+    columns: tuple[tuple[int, ...], ...]
+
+
+@frozen(slots=True)
+class World:
+    """Everything. ``contents`` says per block what is really in it (see ``contents``)."""
+
+    config: Config
+    phase: Phase
+    prefixes: Prefixes
+    pool: Pool
+    contents: tuple[tuple[int, ...], ...]
+    requests: tuple[Request, ...]
+    hit: Hit | None
+    plan: Plan
+    steps: tuple[Step, ...]
+    worker: Worker
+    step_number: int = 0
+
+
+def new_world(config: Config) -> World:
+    """Return the initial world of a configuration: empty pool, no requests, no plan (section 3)."""
+    rows = ((),) * config.max_running
+    return World(
+        config=config,
+        phase=Phase.IDLE,
+        prefixes=Prefixes(),
+        pool=pools.new_pool(config.num_blocks),
+        contents=((),) * config.num_blocks,
+        requests=(),
+        hit=None,
+        plan=Plan(),
+        steps=(),
+        worker=Worker(
+            owners=(NONE,) * config.max_running,
+            rows=(rows,) * len(config.groups),
+            columns=((NONE,) * len(config.groups),) * config.max_running,
+        ),
+    )

@@ -1,0 +1,1 @@
+"""What must hold (laws), what went wrong in the past (faults), and the engines that check."""

@@ -1,0 +1,71 @@
+"""What a law is: one sentence with an id, and one function that judges a moment (architecture, section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from attrs import field, frozen
+
+from kvproof.core.actions import Action
+from kvproof.core.config import Config
+from kvproof.core.errors import Refusal
+from kvproof.core.records import Record
+from kvproof.core.world import World
+
+Mark = Literal["S", "C", "D"]
+
+
+@frozen(slots=True)
+class Moment:
+    """One action judged: the world before it, what it answered, the world after it.
+
+    Exactly one of ``record`` and ``refusal`` is set. After a refusal ``after`` is what the refusal left behind, which
+    is ``before`` unless the engine staged part of the action.
+    """
+
+    before: World
+    action: Action
+    record: Record | None
+    refusal: Refusal | None
+    after: World
+
+
+@frozen(slots=True)
+class Evidence:
+    """Why a law does not hold: a sentence with the two values that should agree, and the places involved."""
+
+    message: str
+    values: tuple[tuple[str, object], ...] = ()
+
+    @classmethod
+    def of(cls, message: str, **values: object) -> Evidence:
+        """Build evidence from named values (block, request, group, expected, actual, ...)."""
+        return cls(message, tuple(values.items()))
+
+
+Findings = Sequence[Evidence] | None
+"""None: the premise was not true here. Empty: judged, and the law holds. Otherwise: the evidence against it."""
+
+
+@frozen(slots=True)
+class Law:
+    """A law. ``on`` names the action types after which it is judged; empty means after every action.
+
+    ``check`` judges a moment, ``check_config`` a configuration alone; a law has at least one of the two, or is judged
+    over a whole run by comparing twin runs (``check_twins`` in ``engines.twins``). ``faults`` are the fault ids that it
+    must kill; ``later`` says that all of them come with a later part of the project (not yet shown to bite).
+    """
+
+    id: str
+    mark: Mark
+    sentence: str
+    source: str
+    faults: tuple[str, ...]
+    on: tuple[type[Action], ...] = ()
+    check: Callable[[Moment], Findings] | None = None
+    check_config: Callable[[Config], Findings] | None = None
+    check_run: Callable[[Config, Sequence[Action]], Findings] | None = field(default=None)
+    bent_by: tuple[tuple[str, str], ...] = ()
+    """Profile fields and values under which a violation is reported as bent, not refuted (3.1)."""
+    later: bool = False

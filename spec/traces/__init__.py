@@ -1,0 +1,1 @@
+"""Recordings of real engines: the archive, the strict reader, the replay."""
