@@ -66,7 +66,7 @@ def allocate(world: World, request: Request, wanted: Wanted, lists: Lists) -> tu
         return refused(world, request, work, states, lists), Record(
             "Allocate", admitted=False, demand=need, free_before=free
         )
-    external = ((),) * len(states)
+    external: Lists = ((),) * len(states)
     if adopts(wanted, lists):
         external = admit(work, states, lists, wanted)
     new_blocks = []

@@ -103,6 +103,37 @@ def _resolve_groups(groups: tuple[Group, ...], dcp_size: int) -> tuple[Group, ..
     return tuple(resolved)
 
 
+def _check_interleave(groups: tuple[Group, ...], dcp_size: int, interleave: int) -> None:
+    for index, group in enumerate(groups):
+        if group.sharded and dcp_size > 1 and group.block_size % interleave:
+            raise ConfigError(
+                f"interleave {interleave} does not divide groups[{index}].block_size {group.block_size} (2.6)"
+            )
+
+
+def _row_capacity(
+    groups: tuple[Group, ...], dcp_size: int, max_model_len: int, append_expansion: int
+) -> tuple[int, ...]:
+    return tuple(
+        kinds.of(group.kind).row_width(group.block_size, bool(group.sharded), dcp_size, max_model_len)
+        * append_expansion
+        for group in groups
+    )
+
+
+def _cells(groups: tuple[Group, ...], dcp_size: int, interleave: int) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    return tuple(
+        contents.cell_map(
+            kinds.of(group.kind).CAPABILITIES.recurrent,
+            group.block_size,
+            bool(group.sharded),
+            dcp_size,
+            interleave,
+        )
+        for group in groups
+    )
+
+
 def _classes(groups: tuple[Group, ...]) -> tuple[tuple[int, ...], ...]:
     found: dict[Group, list[int]] = {}
     for index, group in enumerate(groups):
@@ -142,39 +173,18 @@ def configure(
     _positive("append_expansion", append_expansion, 4096)
     _positive("interleave", interleave, MAX_BLOCKS)
     groups = _resolve_groups(groups, dcp_size)
-    for index, group in enumerate(groups):
-        if group.sharded and dcp_size > 1 and group.block_size % interleave:
-            raise ConfigError(
-                f"interleave {interleave} does not divide groups[{index}].block_size {group.block_size} (2.6)"
-            )
+    _check_interleave(groups, dcp_size, interleave)
     recurrent = tuple(g for g, group in enumerate(groups) if kinds.of(group.kind).CAPABILITIES.recurrent)
     sizes = tuple(geometry.effective_block_size(group.block_size, bool(group.sharded), dcp_size) for group in groups)
     try:
         scheduler, unit = _resolve_units(groups, sizes, hash_block_size, caching, bool(connectors))
     except geometry.GeometryError as error:
         raise ConfigError(str(error)) from error
-    fine = geometry.fine_grained_gate(
-        caching=caching,
-        num_groups=len(groups),
-        allow=True,
-        dcp_size=dcp_size,
-        hash_block_size=unit,
-        mamba_align_block_sizes=tuple(groups[g].block_size for g in recurrent),
-        other_coarse_sizes=tuple(
-            sizes[g]
-            for g, group in enumerate(groups)
-            if group.prefix_cacheable and not kinds.of(group.kind).CAPABILITIES.fine_grained_lookup
-        ),
-    )
+    fine = gate(groups, sizes, unit, caching=caching, dcp_size=dcp_size, interleave=interleave)
     if retention is not None and (retention < 0 or retention % scheduler):
         raise ConfigError(f"retention {retention} is neither None, 0 nor a multiple of S = {scheduler} (2.9)")
     clip = clip_block_size or (groups[recurrent[0]].block_size if recurrent else 1)
     _positive("clip_block_size", clip, MAX_BLOCKS)
-    capacity = tuple(
-        kinds.of(group.kind).row_width(group.block_size, bool(group.sharded), dcp_size, max_model_len)
-        * append_expansion
-        for group in groups
-    )
     return Config(
         groups=groups,
         dcp_size=dcp_size,
@@ -194,14 +204,32 @@ def configure(
         hash_block_size=unit,
         alignment=unit if fine else scheduler,
         fine_grained=fine,
-        row_capacity=capacity,
+        row_capacity=_row_capacity(groups, dcp_size, max_model_len, append_expansion),
         classes=_classes(groups),
         recurrent=recurrent,
-        cells=tuple(
-            contents.cell_map(
-                kinds.of(group.kind).CAPABILITIES.recurrent, group.block_size, bool(group.sharded), dcp_size, interleave
-            )
-            for group in groups
+        cells=_cells(groups, dcp_size, interleave),
+    )
+
+
+def gate(
+    groups: tuple[Group, ...], sizes: tuple[int, ...], unit: int, *, caching: bool, dcp_size: int, interleave: int
+) -> bool:
+    """Tell whether joint hits may end inside a block (2.4); the interleave does not matter (DS-8)."""
+    del interleave
+    capabilities = [kinds.of(group.kind).CAPABILITIES for group in groups]
+    return geometry.fine_grained_gate(
+        caching=caching,
+        num_groups=len(groups),
+        allow=True,
+        dcp_size=dcp_size,
+        hash_block_size=unit,
+        mamba_align_block_sizes=tuple(
+            group.block_size for group, can in zip(groups, capabilities, strict=True) if can.recurrent
+        ),
+        other_coarse_sizes=tuple(
+            size
+            for size, group, can in zip(sizes, groups, capabilities, strict=True)
+            if group.prefix_cacheable and not can.fine_grained_lookup
         ),
     )
 

@@ -31,7 +31,9 @@ def cell_map(
     for position in range(span):
         offset = geometry.block_offset(position, block_size, sharded, dcp_size, interleave)
         ranks = (
-            (geometry.owner_rank(position, block_size, dcp_size, interleave),) if sharded else tuple(range(dcp_size))
+            rank
+            for rank in range(dcp_size)
+            if geometry.owns(position, rank, block_size, sharded, dcp_size, interleave)
         )
         cells.append(tuple(1 + rank * block_size + offset for rank in ranks))
     return tuple(cells)

@@ -8,6 +8,7 @@ the running recurrent state to its new column (e), forward (f). Waiting for tran
 from __future__ import annotations
 
 from kvproof.core import contents, geometry, prefixes, worker
+from kvproof.core.config import Config
 from kvproof.core.contents import Cells
 from kvproof.core.world import Scheduled, Step, World
 
@@ -27,7 +28,7 @@ def run_part(world: World, step: Step, part: str) -> tuple[tuple[Cells, ...], Wo
         for block in step.zero:
             memory[block] = ()
     elif part == "copy":
-        run_copies(memory, step)
+        run_copies(memory, step, world.config)
     elif part == "load":
         for entry in step.scheduled:
             if entry.loaded_from < entry.start:
@@ -40,8 +41,9 @@ def run_part(world: World, step: Step, part: str) -> tuple[tuple[Cells, ...], Wo
     return tuple(memory), world, reads
 
 
-def run_copies(memory: Memory, step: Step) -> None:
+def run_copies(memory: Memory, step: Step, config: Config) -> None:
     """Run the step's whole-block copies (T0 c). They are unordered; every read sees the memory before any of them."""
+    del config
     before = tuple(memory)
     for _, source, destination in step.copies:
         memory[destination] = contents.copy_block(before[source], memory[destination])
@@ -113,6 +115,14 @@ def _forward(world: World, memory: Memory, step: Step) -> tuple[Read, ...]:
                 state = contents.advance_state(before, prefixes.ancestor(world.prefixes, entry.tip, entry.start), end)
             memory[block] = (group, *state)
     return tuple(reads)
+
+
+def branches(world: World, step: Step) -> tuple[tuple[int, ...], ...]:
+    """Return per request its start and the branch each rank takes on attending to context (2.6, DS-10)."""
+    return tuple(
+        (entry.request, entry.start, *geometry.context_branches(entry.start, world.config.dcp_size))
+        for entry in step.scheduled
+    )
 
 
 def reads_state(start: int) -> bool:

@@ -290,6 +290,11 @@ def has_context(prefix_length_global: int) -> bool:
     return prefix_length_global > 0
 
 
+def context_branches(prefix_tokens: int, dcp_size: int) -> tuple[bool, ...]:
+    """The branch that each rank takes on "there is context to attend to", one per rank: all the same (2.6, DS-10)."""
+    return (has_context(prefix_tokens),) * dcp_size
+
+
 # --- 2.8: boundaries of a step ------------------------------------------------------------------------------------
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from kvproof.core import geometry, worker
 from kvproof.core import pool as pools
-from kvproof.core import worker
 from kvproof.core.errors import TooManyRunning
 from kvproof.core.records import Record
 from kvproof.core.world import NONE, Phase, Plan, Request, Scheduled, Status, Step, Worker, World
@@ -76,7 +76,28 @@ def dispatch(world: World) -> tuple[World, Record]:
         step_number=world.step_number + 1,
     )
     amounts = tuple((entry.request, entry.amount) for entry in entries)
-    return world, Record("Dispatch", scheduled=amounts, preempted=plan.preempted_before + plan.preempted)
+    return world, Record(
+        "Dispatch",
+        scheduled=amounts,
+        preempted=plan.preempted_before + plan.preempted,
+        local_lengths=local_lengths(world, entries),
+    )
+
+
+def local_lengths(world: World, entries: tuple[Scheduled, ...]) -> tuple[tuple[int, ...], ...]:
+    """Return per scheduled request its end and how many tokens below it each rank holds of a sharded group (2.6)."""
+    config = world.config
+    return tuple(
+        (
+            entry.request,
+            entry.start + entry.amount,
+            *(
+                geometry.local_length(entry.start + entry.amount, rank, config.dcp_size, config.interleave)
+                for rank in range(config.dcp_size)
+            ),
+        )
+        for entry in entries
+    )
 
 
 def advance(request: Request, entries: tuple[Scheduled, ...]) -> Request:

@@ -48,6 +48,10 @@ class Record:
     """Dispatch: requests preempted in the plan."""
     reads: tuple[tuple[int, int, int, int, int], ...] = ()
     """Execute forward: recurrent states read, (request, group, column, block, boundary)."""
+    branches: tuple[tuple[int, ...], ...] = ()
+    """Execute forward: (request, start, then per rank 1 if it attends to context)."""
+    local_lengths: tuple[tuple[int, ...], ...] = ()
+    """Dispatch: (request, end, then per rank the tokens below the end that a sharded group keeps there)."""
     done: bool = False
     """ResetCache: whether the keys were cleared."""
     num_tokens: int = 0

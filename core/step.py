@@ -250,7 +250,9 @@ def _execute(world: World, action: act.Execute) -> tuple[World, Record]:
         for candidate in world.steps
         if kept or candidate is not pending[0]
     )
-    return evolve(world, contents=memory, steps=steps), Record("Execute", reads=reads)
+    return evolve(world, contents=memory, steps=steps), Record(
+        "Execute", reads=reads, branches=execute.branches(world, pending[0]) if action.part == "forward" else ()
+    )
 
 
 def executed_step(world: World) -> Step:

@@ -1,0 +1,1 @@
+"""The same transitions on torch tensors."""

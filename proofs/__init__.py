@@ -1,0 +1,1 @@
+"""Contracts and lemmas about the model, proved by CrossHair and Z3."""

@@ -1,0 +1,249 @@
+"""Contracts of `kvproof.core` geometry for integers of any size, for CrossHair in its assert style.
+
+In each function the leading asserts are preconditions, the assignments call the real functions, and the asserts behind
+them are the claims. Where a divisor is free, its multiples are given by a witness (`block_size == interleave * runs`),
+and where a proof needs concrete factors it takes them from the small tuples below. `proofs/twins.py` derives from each
+contract a twin whose claim is false; the twin must be refuted, which shows that the contract is not vacuous.
+
+Laws named in docstrings are those of docs/semantics.md section 5.
+"""
+
+from kvproof.core import geometry
+
+RANKS = (1, 2, 4)
+"""DCP sizes of the proofs that need a concrete one."""
+
+INTERLEAVES = (1, 4)
+"""Interleaves of the proofs that need a concrete one, with blocks of `BLOCK` tokens."""
+
+BLOCK = 4
+"""Tokens of a block on one rank in those proofs."""
+
+# --- sizes and rows -----------------------------------------------------------------------------------------------
+
+
+def effective_size_scales_iff_sharded(block_size: int, dcp_size: int) -> None:
+    """DS-1."""
+    assert block_size >= 1
+    assert dcp_size >= 1
+    sharded = geometry.effective_block_size(block_size, True, dcp_size)
+    replicated = geometry.effective_block_size(block_size, False, dcp_size)
+    assert sharded == block_size * dcp_size
+    assert replicated == block_size
+
+
+def ceiling_covers_and_is_least(a: int, b: int) -> None:
+    """The quotient rounded up."""
+    assert a >= 0
+    assert b >= 1
+    q = geometry.ceil_div(a, b)
+    assert q * b >= a
+    assert (q - 1) * b < a
+
+
+def attention_row_covers_the_context(length: int, block_size: int) -> None:
+    """TB-12, one DCP size after the other."""
+    assert length >= 0
+    assert block_size >= 1
+    spans = [(n, geometry.attention_row_entries(length, block_size, True, n)) for n in RANKS]
+    assert all(columns * block_size * n >= length for n, columns in spans)
+    assert all((columns - 1) * block_size * n < length for n, columns in spans)
+
+
+def mamba_row_covers_the_context(length: int, block_size: int, extra: int) -> None:
+    """TB-12 for a replicated recurrent group."""
+    assert length >= 0
+    assert block_size >= 1
+    assert extra >= 0
+    columns = geometry.mamba_align_row_width(length, block_size, extra)
+    assert (columns - extra) * block_size >= length
+    assert columns >= extra
+
+
+def mamba_row_is_never_narrower_than_the_attention_row(length: int, block_size: int) -> None:
+    """The old rule divided both by N and overran the rows (vllm#50493)."""
+    assert length >= 0
+    assert block_size >= 1
+    pairs = [
+        (geometry.mamba_align_row_width(length, block_size, 0), geometry.attention_row_entries(length, block_size, True, n))
+        for n in RANKS
+    ]
+    assert all(mamba >= attention for mamba, attention in pairs)
+
+
+def aligned_row_is_the_next_multiple(width: int) -> None:
+    """2.5, for block sizes whose step is 128, 8 and 1 columns."""
+    assert width >= 0
+    rows = [(step, geometry.align_row_width(width, size, 128)) for size, step in ((1, 128), (784, 8), (256, 1))]
+    assert all(width <= aligned < width + step for step, aligned in rows)
+    assert all(aligned % step == 0 for step, aligned in rows)
+
+
+def row_guard_is_containment(start: int, amount: int, capacity: int) -> None:
+    """TB-11: the last written column is inside the row."""
+    assert start >= 0
+    assert amount >= 1
+    fits = geometry.fits_row(start, amount, capacity)
+    assert fits == (start + amount - 1 < capacity)
+
+
+def kernel_blocks_of_two_blocks_are_disjoint(block: int, other: int, j: int, k: int, factor: int) -> None:
+    """2.5: expansion is injective."""
+    assert 0 <= j < factor
+    assert 0 <= k < factor
+    assert 0 <= block < other
+    first = geometry.expand_block_id(block, j, factor)
+    second = geometry.expand_block_id(other, k, factor)
+    assert first < second
+
+
+def chain_index_names_the_block_end(index: int, factor: int, hash_block: int) -> None:
+    """2.3: hash i ends at (i + 1) H, block j of k H tokens at (j + 1) k H."""
+    assert index >= 0
+    assert factor >= 1
+    assert hash_block >= 1
+    i = geometry.block_hash_index(index, factor * hash_block, hash_block)
+    assert (i + 1) * hash_block == (index + 1) * factor * hash_block
+
+
+# --- the gate -----------------------------------------------------------------------------------------------------
+
+
+def gate_condition_is_strict_on_one_rank_only(block_size: int, hash_block: int, dcp_size: int) -> None:
+    """HB-11, M-GATE-2."""
+    assert block_size >= 1
+    assert hash_block >= 1
+    assert dcp_size >= 2
+    alone = geometry.mamba_gate_condition(1, block_size, hash_block)
+    several = geometry.mamba_gate_condition(dcp_size, block_size, hash_block)
+    assert alone == (block_size > hash_block)
+    assert several == (block_size >= hash_block)
+
+
+def gate_needs_each_condition(
+    caching: bool, allow: bool, groups: int, dcp_size: int, hash_block: int, mamba: int, other: int
+) -> None:
+    """HB-11, one Mamba-align group and one other."""
+    assert groups >= 1
+    assert dcp_size >= 1
+    assert hash_block >= 1
+    is_open = geometry.fine_grained_gate(
+        caching=caching,
+        num_groups=groups,
+        allow=allow,
+        dcp_size=dcp_size,
+        hash_block_size=hash_block,
+        mamba_align_block_sizes=(mamba,),
+        other_coarse_sizes=(other,),
+    )
+    finer = mamba > hash_block or (mamba == hash_block and dcp_size > 1)
+    assert is_open == (caching and allow and groups > 1 and finer and other == hash_block)
+
+
+# --- ownership ----------------------------------------------------------------------------------------------------
+
+
+def owner_is_a_rank(position: int, interleave: int, runs: int, dcp_size: int) -> None:
+    """DS-2."""
+    assert position >= 0
+    assert interleave >= 1
+    assert runs >= 1
+    assert dcp_size >= 1
+    rank = geometry.owner_rank(position, interleave * runs, dcp_size, interleave)
+    assert 0 <= rank < dcp_size
+
+
+def exactly_one_rank_has_a_slot(position: int, block: int) -> None:
+    """DS-2: the others get the pad slot."""
+    assert position >= 0
+    assert block >= 0
+    holders = [
+        [
+            geometry.slot_mapping(position, rank, block, block_size=BLOCK, sharded=True, dcp_size=n, interleave=i) >= 0
+            for rank in range(n)
+        ]
+        for n in RANKS
+        for i in INTERLEAVES
+    ]
+    assert all(sum(ranks) == 1 for ranks in holders)
+
+
+def offset_lies_inside_the_block(position: int, block: int) -> None:
+    """A slot never reaches into a neighbour's block."""
+    assert position >= 0
+    assert block >= 0
+    offsets = [geometry.block_offset(position, BLOCK, True, n, i) for n in RANKS for i in INTERLEAVES]
+    slots = [geometry.slot(block, offset, BLOCK) for offset in offsets]
+    assert all(0 <= offset < BLOCK for offset in offsets)
+    assert all(slot // BLOCK == block for slot in slots)
+
+
+def place_determines_the_position(position: int) -> None:
+    """DS-3: rank, column and offset give the position back."""
+    assert position >= 0
+    back = [
+        geometry.block_column(position, BLOCK, True, n) * BLOCK * n
+        + geometry.block_offset(position, BLOCK, True, n, i) // i * i * n
+        + geometry.owner_rank(position, BLOCK, n, i) * i
+        + geometry.block_offset(position, BLOCK, True, n, i) % i
+        for n in RANKS
+        for i in INTERLEAVES
+    ]
+    assert all(value == position for value in back)
+
+
+def replicated_place_determines_the_position(position: int, block_size: int, dcp_size: int) -> None:
+    """DS-3 for a replicated group, which DCP does not touch."""
+    assert position >= 0
+    assert block_size >= 1
+    assert dcp_size >= 1
+    column = geometry.block_column(position, block_size, False, dcp_size)
+    offset = geometry.block_offset(position, block_size, False, dcp_size, 1)
+    assert column * block_size + offset == position
+    assert 0 <= offset < block_size
+
+
+def replicated_position_has_a_slot_on_every_rank(position: int, rank: int, block_size: int, dcp_size: int) -> None:
+    """DS-2, M-SLOT-1."""
+    assert position >= 0
+    assert block_size >= 1
+    assert 0 <= rank < dcp_size
+    slot = geometry.slot_mapping(position, rank, 1, block_size=block_size, sharded=False, dcp_size=dcp_size, interleave=1)
+    assert block_size <= slot < 2 * block_size
+
+
+def one_more_token_adds_to_its_owner(num_tokens: int, interleave_index: int) -> None:
+    """DS-4 as a successor step: with the base case 0 it is counting."""
+    assert num_tokens >= 0
+    assert 0 <= interleave_index < 2
+    i = INTERLEAVES[interleave_index]
+    grown = [
+        geometry.local_length(num_tokens + 1, rank, n, i) - geometry.local_length(num_tokens, rank, n, i)
+        for n in RANKS
+        for rank in range(n)
+    ]
+    owned = [int(geometry.owner_rank(num_tokens, BLOCK, n, i) == rank) for n in RANKS for rank in range(n)]
+    assert grown == owned
+
+
+def local_lengths_add_up(num_tokens: int) -> None:
+    """DS-4."""
+    assert num_tokens >= 0
+    sums = [sum(geometry.local_length(num_tokens, rank, n, i) for rank in range(n)) for n in RANKS for i in INTERLEAVES]
+    assert all(total == num_tokens for total in sums)
+
+
+def no_token_is_local_before_the_first(rank: int, dcp_size: int, interleave: int) -> None:
+    """DS-4, base case."""
+    assert 0 <= rank < dcp_size
+    assert interleave >= 1
+    length = geometry.local_length(0, rank, dcp_size, interleave)
+    assert length == 0
+
+
+def context_is_somewhere_iff_the_prefix_is_not_empty(num_tokens: int) -> None:
+    """DS-10: the global decision is the right one for all ranks together."""
+    assert num_tokens >= 0
+    decision = geometry.has_context(num_tokens)
+    anywhere = [any(geometry.local_length(num_tokens, rank, n, i) > 0 for rank in range(n)) for n in RANKS for i in INTERLEAVES]
+    assert all(found == decision for found in anywhere)

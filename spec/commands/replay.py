@@ -1,0 +1,182 @@
+"""``kvproof replay``: recorded runs against the model, operation by operation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+
+from kvproof.core.config import PROFILES
+from kvproof.spec import laws as all_laws
+from kvproof.spec.exits import ExitCode, UserError
+from kvproof.spec.traces import archive, project, read
+from kvproof.spec.traces import summary as summaries
+from kvproof.spec.traces.read import Recording
+from kvproof.spec.traces.replay import Divergence
+from kvproof.spec.traces.summary import Summary
+
+
+@click.command("replay", short_help="Replay recorded runs of real engines against the model.")
+@click.argument("traces", nargs=-1, metavar="[TRACE]...")
+@click.option("--list", "list_only", is_flag=True, help="List the shipped recordings and whether the model covers them.")
+@click.option("--laws/--no-laws", "judge", default=True, help="Judge every action by the laws (default: yes).")
+@click.option(
+    "--baseline", type=click.Path(path_type=Path), help="JSON file of declared violations that are counted, not failed."
+)
+@click.option(
+    "--profile",
+    type=click.Choice([profile.name for profile in PROFILES]),
+    help="Replay under this profile instead of the recorded engine's.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def command(
+    traces: tuple[str, ...],
+    list_only: bool,
+    judge: bool,
+    baseline: Path | None,
+    profile: str | None,
+    as_json: bool,
+) -> ExitCode:
+    """Replay TRACE (a file, or the name of a shipped recording; default: every shipped one the model covers).
+
+    Two verdicts: does the engine's profile predict everything recorded, and do the laws hold on it. A law that a field of
+    the profile bends is counted as bent and does not fail.
+    """
+    if list_only:
+        return _list(as_json)
+    declared = summaries.read_baseline(baseline) if baseline is not None else ()
+    chosen = list(_open(traces))
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("replay"), BarColumn(), MofNCompleteColumn(), console=console, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task("replay", total=len(chosen))
+        summary = summaries.replay_all(
+            chosen,
+            all_laws.ALL if judge else (),
+            declared,
+            profile,
+            lambda _: bar.advance(task),
+        )
+    skipped = bool(traces) and bool(summary.not_covered)
+    verdict = summary.verdict
+    if verdict is ExitCode.HOLDS and skipped:
+        verdict = ExitCode.UNDETERMINED
+    if as_json:
+        click.echo(json.dumps(_as_dict(summary, verdict), indent=1, sort_keys=True))
+    else:
+        _print(summary, verdict, judge, bool(traces))
+    if summary.stale:
+        raise UserError(
+            f"{baseline}: entries that excuse nothing any more, remove them: "
+            + "; ".join(f"{entry.law} in {entry.recording}" for entry in summary.stale)
+        )
+    return verdict
+
+
+def _open(traces: tuple[str, ...]) -> Iterator[Recording]:
+    if not traces:
+        for _, recording in archive.recordings():
+            yield recording
+    for trace in traces:
+        if Path(trace).exists():
+            yield read.read(trace)
+        else:
+            yield archive.open_recording(trace)
+
+
+def _list(as_json: bool) -> ExitCode:
+    rows = [
+        (entry.name, entry.ops, ",".join(entry.config["groups"]), project.uncovered(recording.header))
+        for entry, recording in archive.recordings()
+    ]
+    if as_json:
+        click.echo(
+            json.dumps([{"name": row[0], "ops": row[1], "groups": row[2], "not_covered": row[3]} for row in rows])
+        )
+        return ExitCode.HOLDS
+    table = Table("recording", "operations", "groups", "covered", title="Shipped recordings")
+    for name, ops, groups, reason in rows:
+        table.add_row(name, str(ops), groups, "yes" if reason is None else f"not yet: {reason}")
+    Console().print(table)
+    return ExitCode.HOLDS
+
+
+def _as_dict(summary: Summary, verdict: ExitCode) -> dict[str, Any]:
+    return {
+        "verdict": verdict.name.lower(),
+        "recordings": summary.recordings,
+        "operations": summary.operations,
+        "actions": summary.actions,
+        "not_covered": dict(sorted(summary.not_covered.items())),
+        "divergences": [
+            {
+                "recording": found.recording,
+                "operation": found.operation,
+                "op": found.op,
+                "what": found.what,
+                "expected": repr(found.expected),
+                "recorded": repr(found.recorded),
+                "differences": list(found.differences),
+            }
+            for found in summary.divergences
+        ],
+        "violations": [
+            {
+                "recording": name,
+                "law": violation.law,
+                "action": violation.position,
+                "message": violation.evidence.message,
+                "values": {key: repr(value) for key, value in violation.evidence.values},
+            }
+            for name, violation in summary.violations
+        ],
+        "bent": dict(sorted(summary.bent.items())),
+        "excused": dict(sorted(summary.excused.items())),
+        "premises": dict(sorted(summary.premises.items())),
+    }
+
+
+def _print(summary: Summary, verdict: ExitCode, judged: bool, chosen: bool) -> None:
+    console = Console(soft_wrap=True)
+    for found in summary.divergences[:5]:
+        print_divergence(console, found)
+    for name, violation in summary.violations[:5]:
+        console.print(f"[bold]{violation.law}[/bold] does not hold in {name}, action {violation.position}:")
+        console.print(f"  {violation.evidence.message}", markup=False)
+    table = Table("verdict", "result", title="Replay")
+    table.add_row("recordings", str(summary.recordings))
+    table.add_row("operations", str(summary.operations))
+    table.add_row("divergences from the profile", str(len(summary.divergences)))
+    table.add_row("laws violated", str(len(summary.violations)) if judged else "not judged")
+    if summary.bent:
+        table.add_row("laws bent by the profile", ", ".join(f"{law} x{n}" for law, n in sorted(summary.bent.items())))
+    if summary.excused:
+        table.add_row("excused by the baseline", ", ".join(f"{law} x{n}" for law, n in sorted(summary.excused.items())))
+    for reason, count in sorted(summary.not_covered.items()):
+        table.add_row(f"not covered: {reason}", str(count))
+    console.print(table)
+    failing = [found.recording for found in summary.divergences] + [name for name, _ in summary.violations]
+    console.print(f"verdict: {verdict.name.lower()}")
+    if failing:
+        console.print(f"reproduce: kvproof replay {failing[0]}", markup=False)
+    elif chosen and summary.not_covered:
+        console.print("some chosen recordings are not covered by the model yet")
+
+
+def print_divergence(console: Console, found: Divergence) -> None:
+    """Print the first divergence of a recording: the operation, both values, and the differing state entries."""
+    place = "header" if found.operation < 0 else f"operation {found.operation} ({found.op}), line {found.operation + 2}"
+    console.print(f"[bold]{found.recording}[/bold]: {place} differs in {found.what}")
+    if found.differences:
+        for line in found.differences:
+            console.print(f"  {line}", markup=False)
+    else:
+        console.print(f"  expected  {found.expected!r}", markup=False)
+        console.print(f"  recorded  {found.recorded!r}", markup=False)

@@ -1,0 +1,404 @@
+"""The counterexample: everything that is needed to see a law broken again, as one value with a versioned JSON form.
+
+``Counterexample`` holds a configuration, a profile, actions and what the model answered to each of them. ``dumps`` and
+``loads`` are exact inverses; loading is strict and every complaint names the place. ``replay`` runs the actions again.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import attrs
+import msgspec
+from attrs import evolve, frozen
+
+from kvproof.core import actions as act
+from kvproof.core import config as configs
+from kvproof.core.actions import Action
+from kvproof.core.config import Config, Group, Profile
+from kvproof.core.errors import ConfigError
+from kvproof.core.records import Record
+from kvproof.core.world import World, new_world
+from kvproof.spec import distribution
+from kvproof.spec import judge as judges
+from kvproof.spec.engines import rules
+from kvproof.spec.exits import UserError
+from kvproof.spec.judge import Judge, Violation
+from kvproof.spec.laws.base import Law, Moment
+
+FORMAT = "kvproof-counterexample"
+VERSION = 1
+T = TypeVar("T")
+
+
+class CounterexampleError(UserError):
+    """A counterexample file cannot be used, or what it says cannot be run."""
+
+
+@frozen(slots=True)
+class Settings:
+    """The arguments of ``configure`` (sizes in tokens, ``num_blocks`` with the null block)."""
+
+    groups: tuple[Group, ...]
+    dcp_size: int
+    interleave: int
+    hash_block_size: int | None
+    max_model_len: int
+    num_blocks: int
+    retention: int | None
+    caching: bool
+    max_running: int
+    max_chunk: int
+    clip_block_size: int
+    append_expansion: int
+    connectors: tuple[bool, ...]
+
+    def config(self, profile: Profile) -> Config:
+        """Resolve the configuration. Raises ConfigError."""
+        values = {name: getattr(self, name) for name in _SETTINGS if name != "groups"}
+        return configs.configure(self.groups, profile=profile, **values)
+
+
+_SETTINGS = tuple(field.name for field in attrs.fields(Settings))
+
+
+@frozen(slots=True)
+class Geometry:
+    """The derived sizes, for the reader: E in tokens and row entries per group, S, H and the hit alignment A."""
+
+    sizes: tuple[int, ...]
+    row_capacity: tuple[int, ...]
+    scheduler_block_size: int
+    hash_block_size: int
+    alignment: int
+    fine_grained: bool
+
+
+@frozen(slots=True)
+class Outcome:
+    """What the model answered to one action: a record, or the code and message of a refusal."""
+
+    record: Record | None = None
+    code: str = ""
+    message: str = ""
+
+
+@frozen(slots=True)
+class Counterexample:
+    """A broken law and how to see it.
+
+    ``position`` counts actions from 0; -1: the configuration or the whole run breaks the law. ``legal`` says whether
+    the last action was proposed as legal (the rules of generation need it). ``fault`` is the planted fault, if any.
+    ``quick`` says that the check ran its quick matrix.
+    """
+
+    law: str
+    sentence: str
+    message: str
+    values: tuple[tuple[str, Any], ...]
+    settings: Settings
+    profile: Profile
+    geometry: Geometry | None
+    actions: tuple[Action, ...]
+    outcomes: tuple[Outcome, ...]
+    position: int
+    legal: bool
+    engine: str
+    seed: int
+    scope: str
+    fault: str
+    quick: bool
+    kvproof: str
+    python: str
+
+
+@frozen(slots=True)
+class Replayed:
+    """What replaying a counterexample shows: the violation, if it is there again, and differences of the records."""
+
+    violation: Violation | None
+    differences: tuple[str, ...]
+
+
+# --- making one ---------------------------------------------------------------------------------------------------
+
+
+def settings_of(config: Config) -> Settings:
+    """Return the arguments that resolve to a configuration; the match unit is left out where it is the default."""
+    values = {name: getattr(config, name) for name in _SETTINGS}
+    settings = Settings(**{**values, "hash_block_size": None})
+    try:
+        if settings.config(config.profile) == config:
+            return settings
+    except ConfigError:
+        pass
+    return evolve(settings, hash_block_size=config.hash_block_size)
+
+
+def geometry_of(config: Config) -> Geometry:
+    """Return the derived sizes of a configuration."""
+    return Geometry(**{field.name: getattr(config, field.name) for field in attrs.fields(Geometry)})
+
+
+def outcome_of(moment: Moment) -> Outcome:
+    """Return what the model answered."""
+    if moment.refusal is not None:
+        return Outcome(None, moment.refusal.code, str(moment.refusal))
+    return Outcome(moment.record)
+
+
+def build(
+    config: Config,
+    actions: Sequence[Action],
+    violation: Violation,
+    sentence: str,
+    *,
+    legal: bool,
+    engine: str,
+    seed: int,
+    scope: str,
+    fault: str = "",
+    quick: bool = False,
+) -> Counterexample:
+    """Make a counterexample; the actions are run once more for their records (under the fault that is planted now)."""
+    world, outcomes = new_world(config), []
+    for action in actions:
+        moment = judges.attempt(world, action)
+        outcomes.append(outcome_of(moment))
+        world = moment.after
+    return Counterexample(
+        law=violation.law,
+        sentence=sentence,
+        message=violation.evidence.message,
+        values=tuple((name, plain(value)) for name, value in violation.evidence.values),
+        settings=settings_of(config),
+        profile=config.profile,
+        geometry=geometry_of(config),
+        actions=tuple(actions),
+        outcomes=tuple(outcomes),
+        position=violation.position,
+        legal=legal,
+        engine=engine,
+        seed=seed,
+        scope=scope,
+        fault=fault,
+        quick=quick,
+        kvproof=distribution.version(),
+        python=platform.python_version(),
+    )
+
+
+def plain(value: object) -> Any:
+    """Return a value of evidence as JSON knows it, sequences as tuples, anything unknown as text."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, list | tuple):
+        return tuple(plain(item) for item in value)
+    if isinstance(value, set | frozenset):
+        return tuple(sorted((plain(item) for item in value), key=repr))
+    if isinstance(value, dict):
+        return tuple((plain(key), plain(item)) for key, item in sorted(value.items(), key=repr))
+    return str(value)
+
+
+def command(example: Counterexample) -> str:
+    """Return the command line that finds this counterexample again."""
+    words = ["kvproof check"]
+    if example.fault:
+        words.append(f"--fault {example.fault}")
+    words += [f"--law {example.law}", f"--seed {example.seed}", f"--scope {example.scope}"]
+    if example.quick:
+        words.append("--quick")
+    return " ".join(words)
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------------
+
+
+def dumps(example: Counterexample) -> str:
+    """Return the JSON text of a counterexample: the same value gives the same bytes."""
+    document: dict[str, Any] = {"format": FORMAT, "version": VERSION}
+    for field in attrs.fields(Counterexample):
+        document[field.name] = _encode(getattr(example, field.name))
+    document["actions"] = [_encode_action(action) for action in example.actions]
+    document["outcomes"] = [_encode_outcome(outcome) for outcome in example.outcomes]
+    lines = []
+    for name, value in document.items():
+        if name in ("actions", "outcomes") and value:
+            items = ",\n".join(f"    {json.dumps(item, ensure_ascii=False)}" for item in value)
+            lines.append(f"  {json.dumps(name)}: [\n{items}\n  ]")
+        else:
+            lines.append(f"  {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _encode(value: Any) -> Any:
+    if attrs.has(type(value)):
+        return {field.name: _encode(getattr(value, field.name)) for field in attrs.fields(type(value))}
+    if isinstance(value, tuple):
+        return [_encode(item) for item in value]
+    return value
+
+
+def _encode_action(action: Action) -> dict[str, Any]:
+    return {"action": type(action).__name__, **_encode(action)}
+
+
+def _encode_outcome(outcome: Outcome) -> dict[str, Any]:
+    if outcome.record is None:
+        return {"refused": outcome.code, "message": outcome.message}
+    return changed_fields(outcome.record)
+
+
+def changed_fields(record: Record) -> dict[str, Any]:
+    """Return the fields of a record that its action set."""
+    return {
+        field.name: _encode(getattr(record, field.name))
+        for field in attrs.fields(Record)
+        if field.name == "action" or getattr(record, field.name) != field.default
+    }
+
+
+def loads(text: str | bytes, source: str = "counterexample") -> Counterexample:
+    """Read a counterexample. Raises CounterexampleError with the place of the first thing that is wrong."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CounterexampleError(f"{source}: is not JSON: {error}") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise CounterexampleError(f'{source}: is not a counterexample: "format" must be "{FORMAT}"')
+    if document.get("version") != VERSION or isinstance(document.get("version"), bool):
+        raise CounterexampleError(
+            f"{source}: has version {document.get('version')!r}, this kvproof reads version {VERSION}: use a matching one"
+        )
+    fields = {name: value for name, value in document.items() if name not in ("format", "version")}
+    actions = _list(source, fields, "actions")
+    outcomes = _list(source, fields, "outcomes")
+    loaded = _convert(source, "", {**fields, "actions": [], "outcomes": [], "values": []}, Counterexample)
+    example = evolve(
+        loaded,
+        values=_values(source, fields.get("values")),
+        actions=tuple(_decode_action(source, at, item) for at, item in enumerate(actions)),
+        outcomes=tuple(_decode_outcome(source, at, item) for at, item in enumerate(outcomes)),
+    )
+    if len(example.outcomes) != len(example.actions):
+        raise CounterexampleError(
+            f"{source}: {len(example.actions)} actions and {len(example.outcomes)} outcomes: one outcome per action"
+        )
+    if not -1 <= example.position < len(example.actions):
+        raise CounterexampleError(f"{source}: position {example.position} is not one of {len(example.actions)} actions")
+    return example
+
+
+def read(path: Path) -> Counterexample:
+    """Read a counterexample file. Raises CounterexampleError."""
+    try:
+        return loads(path.read_bytes(), str(path))
+    except OSError as error:
+        raise CounterexampleError(f"{path}: cannot be read: {error.strerror}; name a counterexample file") from error
+
+
+def _list(source: str, fields: dict[str, Any], name: str) -> list[Any]:
+    value = fields.get(name)
+    if not isinstance(value, list):
+        raise CounterexampleError(f"{source}: {name}: a list is needed, one entry per action")
+    return value
+
+
+def _values(source: str, value: object) -> tuple[tuple[str, Any], ...]:
+    if not isinstance(value, list) or not all(
+        isinstance(item, list) and len(item) == 2 and isinstance(item[0], str) for item in value
+    ):
+        raise CounterexampleError(f"{source}: values: a list of [name, value] is needed")
+    return tuple((item[0], plain(item[1])) for item in value)
+
+
+_ACTIONS = {kind.__name__: kind for kind in act.ACTIONS}
+
+
+def _decode_action(source: str, at: int, item: object) -> Action:
+    where = f"actions[{at}]"
+    if not isinstance(item, dict) or item.get("action") not in _ACTIONS:
+        raise CounterexampleError(f'{source}: {where}: "action" must be one of {", ".join(_ACTIONS)}')
+    kind = _ACTIONS[item["action"]]
+    return _convert(source, where, {key: value for key, value in item.items() if key != "action"}, kind)
+
+
+def _decode_outcome(source: str, at: int, item: object) -> Outcome:
+    where = f"outcomes[{at}]"
+    if not isinstance(item, dict):
+        raise CounterexampleError(f"{source}: {where}: an object is needed")
+    if "refused" in item:
+        refused = _convert(source, where, {"code": item["refused"], "message": item.get("message", "")}, Outcome)
+        _only(source, where, item, {"refused", "message"})
+        return refused
+    return Outcome(_convert(source, where, item, Record))
+
+
+def _convert(source: str, where: str, value: object, kind: type[T]) -> T:
+    """Build a value of an attrs class, refusing unknown and missing names on every level."""
+    try:
+        made = msgspec.convert(value, kind, strict=True)
+    except msgspec.ValidationError as error:
+        raise CounterexampleError(f"{source}: {where + ': ' if where else ''}{error}") from error
+    _check_names(source, where, value, made)
+    return made
+
+
+def _check_names(source: str, where: str, value: object, made: object) -> None:
+    kind: type[Any] = type(made)
+    if isinstance(value, dict) and attrs.has(kind):
+        names = {field.name for field in attrs.fields(kind)}
+        _only(source, where, value, names)
+        for name in value:
+            _check_names(source, f"{where}.{name}" if where else name, value[name], getattr(made, name))
+    elif isinstance(value, list) and isinstance(made, tuple):
+        for at, (item, part) in enumerate(zip(value, made, strict=True)):
+            _check_names(source, f"{where}[{at}]", item, part)
+
+
+def _only(source: str, where: str, value: dict[str, Any], names: set[str]) -> None:
+    unknown = sorted(set(value) - names)
+    if unknown:
+        raise CounterexampleError(f"{source}: {where + ': ' if where else ''}unknown field {unknown[0]!r}")
+
+
+# --- running it again ---------------------------------------------------------------------------------------------
+
+
+def replay(example: Counterexample, laws: Sequence[Law]) -> Replayed:
+    """Run a counterexample again and judge it by its law; the caller plants its fault.
+
+    ``laws`` are all known laws. Raises CounterexampleError if the law is unknown or the configuration is refused.
+    """
+    chosen = [law for law in laws if law.id == example.law]
+    if not chosen and example.law not in rules.SENTENCES:
+        raise CounterexampleError(f"no law {example.law!r} in this kvproof ({distribution.version()})")
+    try:
+        config = example.settings.config(example.profile)
+    except ConfigError as error:
+        raise CounterexampleError(f"the configuration is refused: {error}") from error
+    judge = Judge(chosen)
+    found = judge.configuration(config)
+    differences = []
+    world: World = new_world(config)
+    for position, (action, recorded) in enumerate(zip(example.actions, example.outcomes, strict=True)):
+        moment = judges.attempt(world, action)
+        if outcome_of(moment) != recorded:
+            differences.append(f"action {position} ({type(action).__name__}) answers differently than recorded")
+        here = judge.moment(moment, position)
+        if position == len(example.actions) - 1:
+            here += rules.violations(moment, example.legal, here, position)
+        found += here
+        world = moment.after
+    if not found:
+        found += judge.run(config, example.actions)
+    matching = [violation for violation in found if violation.law == example.law]
+    at_place = [violation for violation in matching if violation.position == example.position]
+    return Replayed(next(iter(at_place or matching), None), tuple(differences))

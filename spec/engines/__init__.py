@@ -1,0 +1,1 @@
+"""The engines that drive the model: random walk, Hypothesis machine, exhaustive explorer."""

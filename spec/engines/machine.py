@@ -1,0 +1,155 @@
+"""The Hypothesis state machine: one rule draws from the enabled actions, a second one tries disabled actions.
+
+One rule that draws an index finds deep faults that one rule per transition misses. Runs start in worlds sampled by the
+walker, so that few steps reach far. Bounded by examples and steps, never by time; the seed decides everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import define, field, frozen
+from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+from kvproof.core.actions import Action
+from kvproof.core.config import Config
+from kvproof.core.world import World, new_world
+from kvproof.spec import judge as judges
+from kvproof.spec.engines import enabled as lists
+from kvproof.spec.engines import rules, walk
+from kvproof.spec.engines import witnesses as wit
+from kvproof.spec.engines.enabled import Limits
+from kvproof.spec.judge import Judge, Violation
+from kvproof.spec.laws.base import Law, Moment
+
+STARTS = 6
+START_STEPS = 120
+
+
+@frozen(slots=True)
+class MachineResult:
+    """What the machine found: the shrunk actions and their violation, or None; the counts are over all examples."""
+
+    violation: Violation | None
+    actions: tuple[Action, ...]
+    legal: bool
+    premises: dict[str, int]
+    witnesses: dict[str, int]
+    steps: int
+
+
+@define(slots=True)
+class _Session:
+    """What outlives the examples of one run."""
+
+    config: Config
+    limits: Limits
+    judge: Judge
+    starts: list[tuple[tuple[Action, ...], World]]
+    only: str
+    tracker: wit.Tracker = field(factory=wit.Tracker)
+    steps: int = 0
+    failure: tuple[tuple[Action, ...], Violation, bool] | None = None
+
+
+class _Broken(AssertionError):
+    """A law does not hold; the session has the details."""
+
+
+def _start_worlds(config: Config, limits: Limits, seed_text: str) -> list[tuple[tuple[Action, ...], World]]:
+    """Return action lists of several lengths and the worlds they lead to, the new world first."""
+    found: list[tuple[tuple[Action, ...], World]] = [((), new_world(config))]
+    for number in range(1, STARTS):
+        actions = walk.walk(config, f"{seed_text}/start/{number}", START_STEPS, limits=limits, disabled_every=0).actions
+        world = new_world(config)
+        for action in actions:
+            world = judges.attempt(world, action).after
+        found.append((actions, world))
+    return found
+
+
+def _machine(session: _Session) -> type[RuleBasedStateMachine]:
+    class Machine(RuleBasedStateMachine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.actions: list[Action] = []
+            self.world = new_world(session.config)
+
+        @initialize(at=st.integers(0, len(session.starts) - 1))
+        def start(self, at: int) -> None:
+            actions, self.world = session.starts[at]
+            self.actions = list(actions)
+
+        @rule(data=st.data())
+        def act(self, data: st.DataObject) -> None:
+            actions = lists.enabled(self.world, session.limits)
+            if actions:
+                self._apply(actions[data.draw(st.integers(0, len(actions) - 1))], True)
+
+        @rule(at=st.integers(0, 199))
+        def refuse(self, at: int) -> None:
+            self._apply(lists.pick_disabled(lists.disabled(self.world, session.limits), at), False)
+
+        def _apply(self, action: Action, legal: bool) -> None:
+            moment = judges.attempt(self.world, action)
+            found = self._judge(moment, legal)
+            if found or moment.after is not self.world:
+                self.actions.append(action)
+            self.world = moment.after
+            if found:
+                session.failure = (tuple(self.actions), found[0], legal)
+                raise _Broken(f"{found[0].law}: {found[0].evidence.message}")
+
+        def _judge(self, moment: Moment, legal: bool) -> list[Violation]:
+            position = len(self.actions)
+            session.steps += 1
+            session.tracker.observe(moment)
+            session.judge.premises[rules.TOTALITY if legal else rules.GUARD] += 1
+            found = session.judge.moment(moment, position)
+            found += rules.violations(moment, legal, found, position)
+            if session.only:
+                return [violation for violation in found if violation.law == session.only]
+            return judges.refuted(found)
+
+    return Machine
+
+
+def run_machine(
+    config: Config,
+    laws: Sequence[Law],
+    seed_number: int,
+    max_examples: int,
+    steps: int,
+    limits: Limits | None = None,
+    only: str = "",
+) -> MachineResult:
+    """Run the machine; a violation comes back with the action list that Hypothesis shrank it to.
+
+    ``only`` names the one law or rule whose violations count, bent ones included.
+    """
+    bounds = limits or lists.limits_for(config)
+    starts = _start_worlds(config, bounds, str(seed_number))
+    session = _Session(config, bounds, Judge(laws), starts, only)
+    machine = seed(seed_number)(_machine(session))
+    chosen = settings(
+        max_examples=max_examples,
+        stateful_step_count=steps,
+        deadline=None,
+        database=None,
+        derandomize=False,
+        print_blob=False,
+        report_multiple_bugs=False,
+        verbosity=Verbosity.quiet,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate, Phase.shrink),
+    )
+    try:
+        run_state_machine_as_test(machine, settings=chosen)
+    except _Broken:
+        pass
+    actions, violation, legal = session.failure or ((), None, True)
+    return MachineResult(
+        violation, actions, legal, dict(session.judge.premises), dict(session.tracker.counts), session.steps
+    )

@@ -1,0 +1,239 @@
+"""Delta debugging of action lists: the shortest one found that still breaks the same law.
+
+Candidates are run leniently: an action that is refused is left out, and an allocation or output whose amounts no longer
+fit is fitted again. Whatever survives is a legal run of its own, and its last action shows the violation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from attrs import define, evolve
+
+from kvproof.core import actions as act
+from kvproof.core.actions import Action
+from kvproof.core.config import Config
+from kvproof.core.world import Status, World, new_world
+from kvproof.spec import judge as judges
+from kvproof.spec.engines import enabled as lists
+from kvproof.spec.engines import rules
+from kvproof.spec.engines.enabled import Limits
+from kvproof.spec.judge import Judge, Violation
+from kvproof.spec.laws.base import Law
+
+MAX_RUNS = 600
+
+
+@define(slots=True)
+class Shrinker:
+    """Runs candidates for one violation; ``runs`` counts them and is bounded by ``max_runs``."""
+
+    config: Config
+    limits: Limits
+    law: str
+    laws: Sequence[Law]
+    legal: bool
+    max_runs: int = MAX_RUNS
+    runs: int = 0
+
+    def run(self, actions: Sequence[Action]) -> tuple[tuple[Action, ...], Violation] | None:
+        """Run a candidate; return the actions up to the violation, or None if the law holds.
+
+        The last action of an illegal attempt (``legal`` False) counts only where it still must be refused.
+        """
+        self.runs += 1
+        judge = Judge(self.laws)
+        configuration = self._matching(judge.configuration(self.config))
+        if configuration is not None:
+            return (), configuration
+        world = new_world(self.config)
+        kept: list[Action] = []
+        for at, candidate in enumerate(actions):
+            probe = at == len(actions) - 1 and not self.legal
+            action = candidate if probe else _fitted(world, candidate)
+            moment = judges.attempt(world, action)
+            found = judge.moment(moment, len(kept))
+            if probe and action in lists.disabled(world, self.limits):
+                found += rules.violations(moment, False, found, len(kept))
+            elif moment.refusal is not None and (
+                judges.is_internal(moment.refusal) or action in lists.enabled(world, self.limits)
+            ):
+                found += rules.violations(moment, True, found, len(kept))
+            violation = self._matching(found)
+            if violation is not None:
+                return (*kept, action), violation
+            if moment.refusal is None or moment.after is not world:
+                kept.append(action)
+            world = moment.after
+        whole = self._matching(judge.run(self.config, kept))
+        return None if whole is None else (tuple(kept), whole)
+
+    def _matching(self, found: Sequence[Violation]) -> Violation | None:
+        return next((violation for violation in found if violation.law == self.law), None)
+
+    def spent(self) -> bool:
+        """Tell whether no run is left."""
+        return self.runs >= self.max_runs
+
+
+def shrink(
+    config: Config,
+    actions: Sequence[Action],
+    violation: Violation,
+    laws: Sequence[Law],
+    limits: Limits,
+    legal: bool = True,
+    max_runs: int = MAX_RUNS,
+) -> tuple[tuple[Action, ...], Violation]:
+    """Return a minimal action list that breaks the same law, and the violation it shows.
+
+    ``actions`` end with the action that broke the law; ``legal`` says whether that one was proposed as legal. The
+    original comes back if it does not repeat under the lenient rules.
+    """
+    if violation.position < 0 and not actions:
+        return tuple(actions), violation
+    relevant = [law for law in laws if law.id == violation.law]
+    shrinker = Shrinker(config, limits, violation.law, relevant, legal, max_runs)
+    best = shrinker.run(actions)
+    if best is None:
+        return tuple(actions), violation
+    progress = True
+    while progress and not shrinker.spent():
+        progress = False
+        for pass_ in (_without_requests, _without_steps, _without_chunks, _simpler):
+            shorter = _improve(shrinker, best, pass_)
+            if shorter is not None:
+                best, progress = shorter, True
+    return best
+
+
+Result = tuple[tuple[Action, ...], Violation]
+Pass = Callable[[tuple[Action, ...]], Iterator[tuple[Action, ...]]]
+
+
+def _improve(shrinker: Shrinker, best: Result, candidates: Pass) -> Result | None:
+    """Take the first better candidate again and again; None if there was none."""
+    improved: Result | None = None
+    current = best
+    found = True
+    while found and not shrinker.spent():
+        found = False
+        for candidate in candidates(current[0]):
+            if shrinker.spent():
+                break
+            result = shrinker.run(candidate)
+            if result is not None and _cost(result[0]) < _cost(current[0]):
+                current = improved = result
+                found = True
+                break
+    return improved
+
+
+def _cost(actions: Sequence[Action]) -> tuple[int, int, int]:
+    """Order candidates: fewer actions, fewer prompt tokens, smaller numbers."""
+    prompts = sum(len(action.tokens) for action in actions if isinstance(action, act.Submit))
+    numbers = 0
+    for action in actions:
+        if isinstance(action, act.Submit | act.Output):
+            numbers += sum(action.tokens)
+        if isinstance(action, act.Submit):
+            numbers += action.context + action.skip_reading
+        elif isinstance(action, act.Allocate):
+            numbers += action.external + action.lookahead
+    return len(actions), prompts, numbers
+
+
+def _without_requests(actions: tuple[Action, ...]) -> Iterator[tuple[Action, ...]]:
+    for at, action in enumerate(actions):
+        if isinstance(action, act.Submit):
+            number = action.request
+            stop = next(
+                (
+                    later
+                    for later in range(at + 1, len(actions))
+                    if isinstance(actions[later], act.Submit) and _named(actions[later]) == number
+                ),
+                len(actions),
+            )
+            kept = [item for item in actions[at:stop] if _named(item) != number]
+            yield (*actions[:at], *kept, *actions[stop:])
+
+
+def _named(action: Action) -> int | None:
+    number = getattr(action, "request", None)
+    return number if isinstance(number, int) else None
+
+
+def _without_steps(actions: tuple[Action, ...]) -> Iterator[tuple[Action, ...]]:
+    starts = [at for at, action in enumerate(actions) if isinstance(action, act.BeginStep)]
+    for index in range(len(starts) - 1, -1, -1):
+        stop = starts[index + 1] if index + 1 < len(starts) else len(actions) - 1
+        yield (*actions[: starts[index]], *actions[stop:])
+
+
+def _without_chunks(actions: tuple[Action, ...]) -> Iterator[tuple[Action, ...]]:
+    """Leave out runs of actions, long ones first, the end first; the last action stays where it can be a probe."""
+    size = max(len(actions) // 2, 1)
+    while True:
+        for stop in range(len(actions), 0, -size):
+            yield (*actions[: max(stop - size, 0)], *actions[stop:])
+        if size == 1:
+            return
+        size = max(size // 2, 1)
+
+
+def _simpler(actions: tuple[Action, ...]) -> Iterator[tuple[Action, ...]]:
+    """Shorten prompts, then zero tokens, contexts, external tokens and extra slots."""
+    for at, action in enumerate(actions):
+        for simpler in _simpler_actions(action):
+            yield (*actions[:at], simpler, *actions[at + 1 :])
+
+
+def _simpler_actions(action: Action) -> Iterator[Action]:
+    if isinstance(action, act.Submit):
+        length = len(action.tokens)
+        for shorter in dict.fromkeys((length // 2, length - 4, length - 2, length - 1)):
+            if 0 < shorter < length:
+                yield evolve(action, tokens=action.tokens[:shorter])
+        if any(action.tokens):
+            yield evolve(action, tokens=(0,) * length)
+        if action.context:
+            yield evolve(action, context=0)
+        if action.skip_reading:
+            yield evolve(action, skip_reading=False)
+    elif isinstance(action, act.Output) and any(action.tokens):
+        yield evolve(action, tokens=(0,) * len(action.tokens))
+    elif isinstance(action, act.Allocate):
+        if action.external:
+            yield evolve(action, external=0)
+        if action.lookahead:
+            yield evolve(action, lookahead=0)
+
+
+def _fitted(world: World, action: Action) -> Action:
+    """Return the action with amounts that fit this world: chunk, adopted hit, sampled tokens."""
+    if isinstance(action, act.Output) and action.request in lists.outputs_due(world):
+        count = lists.samples(world, action.request)
+        if count is not None and count != len(action.tokens):
+            return evolve(action, tokens=(action.tokens or (0,))[:count])
+        return action
+    if not isinstance(action, act.Allocate) or action.new_tokens <= 0:
+        return action
+    request = next((live for live in world.requests if live.request == action.request), None)
+    if request is None:
+        return action
+    if request.status is Status.RUNNING:
+        start = request.computed
+    elif world.hit is not None and world.hit.request == request.request:
+        local = lists.adoptable(world.config, world.hit)[0] if action.external else world.hit.local
+        action = evolve(action, local=local)
+        start = local + action.external
+    else:
+        return action
+    left = request.num_tokens - start
+    if left <= 0:
+        return action
+    most = world.config.max_chunk
+    chunks = [lists.chunk(world.config, request, start, min(wanted, left, most)) for wanted in (action.new_tokens, left)]
+    fitting = [amount for amount in chunks if amount]
+    return evolve(action, new_tokens=fitting[0]) if fitting and action.new_tokens not in fitting else action

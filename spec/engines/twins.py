@@ -1,0 +1,88 @@
+"""Twin runs: the same actions under a second configuration, compared on the scheduler's side (DS-8, DS-9).
+
+What the scheduler decides are the records, the requests with their tables, the pool with its keys and free queue, and the
+plan. Contents, rows and which states the worker reads are the worker's side and are not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from attrs import evolve
+
+from kvproof.core.actions import Action, AppendRows
+from kvproof.core.config import Config, Group, configure
+from kvproof.core.world import new_world
+from kvproof.spec import judge
+from kvproof.spec.laws.base import Evidence, Moment
+
+
+def moments(config: Config, actions: Sequence[Action]) -> Iterator[Moment]:
+    """Yield every action of a run from the initial world, refused ones included."""
+    world = new_world(config)
+    for action in actions:
+        moment = judge.attempt(world, action)
+        yield moment
+        world = moment.after
+
+
+def reconfigured(
+    config: Config, *, groups: tuple[Group, ...] | None = None, dcp_size: int | None = None, interleave: int | None = None
+) -> Config:
+    """Return the configuration with other groups, ranks or interleave and everything else, H included, as it is.
+
+    Raises ConfigError if that is not a legal configuration.
+    """
+    return configure(
+        config.groups if groups is None else groups,
+        dcp_size=config.dcp_size if dcp_size is None else dcp_size,
+        interleave=config.interleave if interleave is None else interleave,
+        hash_block_size=config.hash_block_size,
+        max_model_len=config.max_model_len,
+        num_blocks=config.num_blocks,
+        retention=config.retention,
+        caching=config.caching,
+        max_running=config.max_running,
+        max_chunk=config.max_chunk,
+        clip_block_size=config.clip_block_size,
+        append_expansion=config.append_expansion,
+        connectors=config.connectors,
+        profile=config.profile,
+    )
+
+
+def scheduler_side(moment: Moment) -> tuple[tuple[str, object], ...]:
+    """Return what the scheduler decided and holds after one action, by name."""
+    decided: object
+    if moment.record is not None:
+        decided = evolve(moment.record, reads=())
+    else:
+        decided = moment.refusal.code if moment.refusal is not None else None
+    after = moment.after
+    return (
+        ("record", decided),
+        ("requests", after.requests),
+        ("pool", after.pool),
+        ("plan", after.plan),
+        ("phase", after.phase),
+    )
+
+
+def first_difference(config: Config, twin: Config, actions: Sequence[Action]) -> Evidence | None:
+    """Return the first action after which the two runs differ on the scheduler's side, None if there is none.
+
+    Direct use of the row table is left out: rows belong to the worker, and their widths follow the ranks.
+    """
+    actions = [action for action in actions if not isinstance(action, AppendRows)]
+    for position, (left, right) in enumerate(zip(moments(config, actions), moments(twin, actions), strict=True)):
+        for (name, one), (_, other) in zip(scheduler_side(left), scheduler_side(right), strict=True):
+            if one != other:
+                return Evidence.of(
+                    "the scheduler's side differs between the twins",
+                    action=position,
+                    of=type(left.action).__name__,
+                    differs=name,
+                    expected=one,
+                    actual=other,
+                )
+    return None

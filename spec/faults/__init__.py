@@ -1,0 +1,26 @@
+"""Faults: named ways to be wrong, by which we know that the laws bite (semantics section 6)."""
+
+from __future__ import annotations
+
+from kvproof.spec.faults import caching, copies, geometry, pool, profile, recurrent, tables
+from kvproof.spec.faults.base import Fault, FaultError, Patch, configured, planted
+
+__all__ = ["ALL", "Fault", "FaultError", "Patch", "by_id", "configured", "planted"]
+
+ALL: tuple[Fault, ...] = (
+    *geometry.FAULTS,
+    *tables.FAULTS,
+    *copies.FAULTS,
+    *caching.FAULTS,
+    *pool.FAULTS,
+    *recurrent.FAULTS,
+    *profile.FAULTS,
+)
+
+
+def by_id(name: str) -> Fault:
+    """Return the fault of this id. Raises FaultError that lists the known ones."""
+    for fault in ALL:
+        if fault.id == name:
+            return fault
+    raise FaultError(f"no fault {name!r}; known: {', '.join(fault.id for fault in ALL)}")

@@ -1,0 +1,160 @@
+"""Faults in copy-on-write of partly filled blocks (semantics T18, T19, T21.6, T0 part 5 and execute c)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import evolve
+
+from kvproof.core import allocation, contents, execute, plans
+from kvproof.core import pool as pools
+from kvproof.core import work as works
+from kvproof.core.contents import Cells
+from kvproof.core.kinds import full_attention, recurrent
+from kvproof.core.pool import Pool
+from kvproof.core.work import Work
+from kvproof.core.world import GroupState, Plan, Step, World
+from kvproof.spec.faults.base import Fault
+
+_queue_copy = works.queue_copy
+_run_part = execute.run_part
+
+
+def _no_debt(state: GroupState, index: int, block: int) -> GroupState:
+    del index, block
+    return state
+
+
+def _nothing_queued(work: Work, group: int, source: int, destination: int) -> None:
+    del work, group, source, destination
+
+
+def _appended(state: GroupState, index: int, copy: int) -> GroupState:
+    del index
+    return evolve(state, table=(*state.table, copy), partial_index=-1, partial_source=-1)
+
+
+def _producer_redirected(work: Work, group: int, state: GroupState) -> GroupState:
+    state, _ = full_attention.redirect(work, group, state)
+    return evolve(state, tail_block=-1, tail_boundary=-1)
+
+
+def _source_freed_at_once(work: Work, group: int, source: int, destination: int) -> None:
+    _queue_copy(work, group, source, destination)
+    work.pool = pools.release(work.pool, (source,))
+
+
+def _destinations(copies: tuple[tuple[int, int, int], ...]) -> tuple[int, ...]:
+    return tuple(destination for _, _, destination in copies)
+
+
+def _nothing_is_fresh(plan: Plan) -> Callable[[int, int], bool]:
+    del plan
+    return lambda node, group: False
+
+
+def _keys_stay_too(pool: Pool, source: int, copy: int) -> Pool:
+    tokens = pool.key_tokens[source]
+    for node, group, _, _ in pools.keys_of(pool, source):
+        pool = pools.insert(pool, node, group, copy, tokens)
+    return pool
+
+
+def _no_block_for_the_copy(local: int, size: int) -> int:
+    del local, size
+    return 0
+
+
+def _no_reference(pool: Pool, block: int) -> Pool:
+    del block
+    return pool
+
+
+def _copies_on_one_rank(
+    world: World, step: Step, part: str
+) -> tuple[tuple[Cells, ...], World, tuple[execute.Read, ...]]:
+    if part != "copy":
+        return _run_part(world, step, part)
+    memory = list(world.contents)
+    for group, source, destination in step.copies:
+        spec = world.config.groups[group]
+        cells = contents.block_cells(group in world.config.recurrent, spec.block_size, world.config.dcp_size)
+        of_rank_0 = 1 + cells // world.config.dcp_size
+        there = contents.as_group(world.contents[destination], group, cells)
+        copied = contents.as_group(world.contents[source], group, cells)
+        memory[destination] = (*copied[:of_rank_0], *there[of_rank_0:])
+    return tuple(memory), world, ()
+
+
+FAULTS: tuple[Fault, ...] = (
+    Fault(
+        "M-COW-1",
+        "a request goes on writing in the shared block inside which its hit ends",
+        "src",
+        ("TB-9", "COW-1"),
+        ((allocation, "owe_private_copy", _no_debt),),
+    ),
+    Fault(
+        "M-COW-2",
+        "the table points to the private block, but no copy is queued",
+        "src",
+        ("COW-2", "CC-1"),
+        ((works, "queue_copy", _nothing_queued),),
+    ),
+    Fault(
+        "M-COW-3",
+        "the private block is appended to the table and does not replace the shared one",
+        "src",
+        ("TB-2",),
+        ((full_attention, "settle", _appended),),
+    ),
+    Fault(
+        "M-COW-4",
+        "the producer of a snapshot moves itself to the copy and leaves the keys, which an append-only row cannot follow",
+        "src",
+        ("TB-13",),
+        ((recurrent, "_pay_as_producer", _producer_redirected),),
+    ),
+    Fault(
+        "M-COW-5",
+        "the source of a copy is given back when the copy is queued, before it runs",
+        "src",
+        ("COW-3",),
+        ((works, "queue_copy", _source_freed_at_once), (plans, "copy_ends", _destinations)),
+    ),
+    Fault(
+        "M-COW-6",
+        "a state registered in this very step may be adopted before it is computed",
+        "#29387",
+        ("COW-4", "COW-7"),
+        ((allocation, "registered_this_step", _nothing_is_fresh),),
+    ),
+    Fault(
+        "M-COW-7",
+        "the copy gets the snapshot's keys, and the block that is overwritten next keeps them",
+        "src",
+        ("COW-5",),
+        ((recurrent, "move_keys", _keys_stay_too),),
+    ),
+    Fault(
+        "M-COW-8",
+        "the demand of an allocation leaves out the block that a copy will take",
+        "src",
+        ("COW-6", "PC-7"),
+        ((full_attention, "copy_demand", _no_block_for_the_copy),),
+    ),
+    Fault(
+        "M-COW-9",
+        "no reference of its own protects an end of a copy, so the drain gives back the table's",
+        "src",
+        ("PC-3", "PC-5"),
+        ((full_attention, "retain", _no_reference),),
+    ),
+    Fault(
+        "M-COW-10",
+        "a block is copied on the first DCP rank only",
+        "#50493",
+        ("DS-5", "COW-2"),
+        ((execute, "run_part", _copies_on_one_rank),),
+    ),
+)

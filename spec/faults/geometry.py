@@ -1,0 +1,152 @@
+"""Faults in sizes, widths, gates, ownership and local lengths (semantics section 2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import evolve
+
+from kvproof.core import config as configs
+from kvproof.core import contents, geometry, reachability
+from kvproof.core.config import Config
+from kvproof.core.kinds import recurrent
+from kvproof.spec.faults.base import Fault
+
+_gate = geometry.fine_grained_gate
+_cell_map = contents.cell_map
+_config = configs.Config
+
+
+def _width_scaled_for_every_group(block_size: int, sharded: bool, dcp_size: int, max_model_len: int) -> int:
+    del sharded
+    return geometry.ceil_div(max_model_len, block_size * dcp_size)
+
+
+def _size_scaled_for_every_group(block_size: int, sharded: bool, dcp_size: int) -> int:
+    del sharded
+    return block_size * dcp_size
+
+
+def _gate_on_one_rank_only(**conditions: Any) -> bool:
+    return conditions["dcp_size"] == 1 and _gate(**conditions)
+
+
+def _gate_accepts_equal_sizes(dcp_size: int, block_size: int, hash_block_size: int) -> bool:
+    del dcp_size
+    return block_size >= hash_block_size
+
+
+def _gate_asks_for_interleave(**fields: Any) -> Config:
+    config = _config(**fields)
+    if config.fine_grained and config.hash_block_size % (config.interleave * config.dcp_size):
+        return evolve(config, fine_grained=False, alignment=config.scheduler_block_size)
+    return config
+
+
+def _short_segment_forgotten(j: int, n: int, count: int | None, window: int, eagle: bool = False) -> bool:
+    del n
+    return count is None or j % count >= count - (window + int(eagle))
+
+
+def _owned_by_one_rank(position: int, rank: int, block_size: int, sharded: bool, dcp_size: int, interleave: int) -> bool:
+    del sharded
+    return geometry.owner_rank(position, block_size, dcp_size, interleave) == rank
+
+
+def _cells_of_one_rank(
+    recurrent: bool, block_size: int, sharded: bool, dcp_size: int, interleave: int
+) -> tuple[tuple[int, ...], ...]:
+    cells = _cell_map(recurrent, block_size, sharded, dcp_size, interleave)
+    if recurrent or sharded:
+        return cells
+    return tuple(
+        (ranks[geometry.owner_rank(position, block_size, dcp_size, interleave)],) for position, ranks in enumerate(cells)
+    )
+
+
+def _offset_inside_one_rank(position: int, block_size: int, sharded: bool, dcp_size: int, interleave: int) -> int:
+    del sharded, dcp_size, interleave
+    return position % block_size
+
+
+def _context_of_the_second_rank(prefix_length_global: int) -> bool:
+    return geometry.local_length(prefix_length_global, 1, 2, 1) > 0
+
+
+def _same_length_on_every_rank(num_tokens: int, rank: int, dcp_size: int, interleave: int) -> int:
+    del rank, interleave
+    return geometry.ceil_div(num_tokens, dcp_size)
+
+
+FAULTS: tuple[Fault, ...] = (
+    Fault(
+        "M-GEO-2",
+        "the worker's row of a replicated recurrent group is divided by the DCP size like an attention row",
+        "#50493",
+        ("TB-12",),
+        ((recurrent, "row_width", _width_scaled_for_every_group),),
+    ),
+    Fault(
+        "M-GEO-5",
+        "block managers multiply every group's block size by the DCP size, replicated groups included",
+        "src",
+        ("TB-4", "DS-9"),
+        ((geometry, "effective_block_size", _size_scaled_for_every_group),),
+    ),
+    Fault(
+        "M-GATE-1",
+        "fine-grained hits are on only without DCP",
+        "#50493",
+        ("HB-11", "DS-9"),
+        ((geometry, "fine_grained_gate", _gate_on_one_rank_only),),
+    ),
+    Fault(
+        "M-GATE-2",
+        "on one rank the gate also opens for recurrent blocks as small as the hash block",
+        "#50493",
+        ("HB-11",),
+        ((geometry, "mamba_gate_condition", _gate_accepts_equal_sizes),),
+    ),
+    Fault(
+        "M-REACH-1",
+        "reachability of offloaded chunks forgets that the last segment may be short",
+        "offload-scaling",
+        ("DS-7",),
+        ((reachability, "chunk_reachable", _short_segment_forgotten),),
+    ),
+    Fault(
+        "M-CTX-1",
+        "a rank decides from its own share of the prefix whether there is context to attend to",
+        "src",
+        ("DS-10",),
+        ((geometry, "has_context", _context_of_the_second_rank),),
+    ),
+    Fault(
+        "M-SLOT-1",
+        "a replicated group's positions are written only on the rank that would own them if it were sharded",
+        "src",
+        ("DS-2",),
+        ((geometry, "owns", _owned_by_one_rank), (contents, "cell_map", _cells_of_one_rank)),
+    ),
+    Fault(
+        "M-SLOT-2",
+        "the offset inside a rank's block is the position modulo the unscaled block size",
+        "src",
+        ("DS-3",),
+        ((geometry, "block_offset", _offset_inside_one_rank),),
+    ),
+    Fault(
+        "M-SLOT-3",
+        "every rank takes the rounded-up share as its local length",
+        "src",
+        ("DS-4",),
+        ((geometry, "local_length", _same_length_on_every_rank),),
+    ),
+    Fault(
+        "M-SLOT-4",
+        "the gate also asks that whole interleave rounds of all ranks fit into the hash block",
+        "src",
+        ("DS-8", "HB-11"),
+        ((configs, "Config", _gate_asks_for_interleave),),
+    ),
+)

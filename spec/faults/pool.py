@@ -1,0 +1,131 @@
+"""Faults in the block pool and in the order and atomicity of allocations (semantics T1 to T3, T16)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import evolve
+
+from kvproof.core import allocation
+from kvproof.core import config as configs
+from kvproof.core import pool as pools
+from kvproof.core.config import Config, Group
+from kvproof.core.pool import NULL_BLOCK, Pool
+from kvproof.core.work import Work
+from kvproof.core.world import Request, World
+from kvproof.spec.faults.base import Fault
+
+_release = pools.release
+_take = pools.take
+_refused = allocation.refused
+
+
+def _all_behind(free: tuple[int, ...], unkeyed: tuple[int, ...], keyed: tuple[int, ...]) -> tuple[int, ...]:
+    return free + unkeyed + keyed
+
+
+def _stays_queued(free: tuple[int, ...], block: int) -> tuple[int, ...]:
+    del block
+    return free
+
+
+def _null_released_too(pool: Pool, blocks: Sequence[int]) -> Pool:
+    pool = _release(pool, blocks)
+    nulls = sum(1 for block in blocks if block == NULL_BLOCK)
+    return evolve(pool, ref=(pool.ref[NULL_BLOCK] - nulls, *pool.ref[1:]))
+
+
+def _keys_survive(pool: Pool, count: int) -> tuple[Pool, tuple[int, ...]]:
+    after, blocks = _take(pool, count)
+    return (
+        evolve(
+            after,
+            key_node=pool.key_node,
+            key_group=pool.key_group,
+            key_tokens=pool.key_tokens,
+            entries=pool.entries,
+        ),
+        blocks,
+    )
+
+
+def _table_order(table: Sequence[int]) -> tuple[int, ...]:
+    return tuple(table)
+
+
+def _adopted_before_the_check(
+    world: World, request: Request, work: Work, states: allocation.States, lists: allocation.Lists
+) -> World:
+    for blocks in lists:
+        work.pool = pools.touch(work.pool, blocks)
+    return _refused(world, request, work, states, lists)
+
+
+def _group_by_group(
+    work: Work, states: allocation.States, lists: allocation.Lists, wanted: allocation.Wanted
+) -> allocation.Lists:
+    external = []
+    for group, state in enumerate(states):
+        adopted = allocation.adopt(work, group, state, lists[group], wanted)
+        states[group], blocks = allocation.take_external(work, group, adopted, wanted)
+        external.append(blocks)
+    return tuple(external)
+
+
+def _four_attention_groups() -> Config:
+    """The last of several groups often finds its hits at the front of a nearly empty queue."""
+    return configs.configure((Group("full_attention", 2),) * 4, max_model_len=12, num_blocks=30, connectors=(True,))
+
+
+FAULTS: tuple[Fault, ...] = (
+    Fault(
+        "M-POOL-1",
+        "freed blocks without a key go behind the cached ones",
+        "src",
+        ("PC-8",),
+        ((pools, "requeue", _all_behind),),
+    ),
+    Fault(
+        "M-POOL-2",
+        "adopting a free block leaves it in the free queue",
+        "src",
+        ("PC-1", "PC-2", "PC-3"),
+        ((pools, "leave_queue", _stays_queued),),
+    ),
+    Fault(
+        "M-POOL-3",
+        "freeing a table counts the null block down",
+        "src",
+        ("PC-4",),
+        ((pools, "release", _null_released_too),),
+    ),
+    Fault(
+        "M-EVICT-1",
+        "a block handed out again keeps the keys of its former contents",
+        "src",
+        ("PC-5",),
+        ((pools, "take", _keys_survive),),
+    ),
+    Fault(
+        "M-LRU-1",
+        "a table is freed from its head, so the start of a prefix is lost first",
+        "src",
+        ("PC-8",),
+        ((pools, "eviction_order", _table_order),),
+    ),
+    Fault(
+        "M-ATOM-1",
+        "the hit is adopted before the demand is compared, and a refusal keeps the references",
+        "src",
+        ("PC-9",),
+        ((allocation, "refused", _adopted_before_the_check),),
+    ),
+    Fault(
+        "M-2PH-1",
+        "each group adopts its hit and takes its external blocks before the next group adopts",
+        "#33775",
+        ("PC-6",),
+        ((allocation, "admit", _group_by_group),),
+        own=_four_attention_groups,
+    ),
+)

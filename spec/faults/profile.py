@@ -1,0 +1,36 @@
+"""Faults that are a value of a profile field: what a release does where the sound model does otherwise (3.1)."""
+
+from __future__ import annotations
+
+from kvproof.spec.faults.base import Fault
+
+FAULTS: tuple[Fault, ...] = (
+    Fault(
+        "M-CAP-6",
+        "the row guard checks and writes group by group, so a refusal leaves the first groups written",
+        "#50493",
+        ("TB-11",),
+        profile=("append_guard", "per_group"),
+    ),
+    Fault(
+        "M-PRE-1",
+        "keys registered in a plan stay when the request is taken out of it, and name states nobody computed",
+        "#43569, #57580, #56525",
+        ("CC-3", "COW-4"),
+        profile=("withdrawn_keys", "keep"),
+    ),
+    Fault(
+        "M-DEM-1",
+        "the predicted demand of a recurrent group is capped at one new block",
+        "#46892",
+        ("PC-7", "LV-9"),
+        profile=("recurrent_demand", "capped"),
+    ),
+    Fault(
+        "M-TAIL-4",
+        "the attention tail of a prompt is registered at its last hash boundary, which a resend may not hit",
+        "before 0.32",
+        ("LV-10",),
+        profile=("prompt_tail", "P"),
+    ),
+)

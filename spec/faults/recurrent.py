@@ -1,0 +1,84 @@
+"""Faults in recurrent groups: hits, nulling, running columns, chunk ends, publication (semantics T11, T21, T22, 3.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kvproof.core import geometry, retention, worker
+from kvproof.core.config import Config
+from kvproof.core.kinds import recurrent
+from kvproof.core.pool import NULL_BLOCK, Pool
+from kvproof.core.work import Work
+from kvproof.spec.faults.base import Fault
+
+_find_hit = recurrent.find_hit
+_publish = recurrent.publish
+
+
+def _miss_is_a_hit(
+    config: Config, pool: Pool, nodes: list[int], members: tuple[int, ...], limit: int
+) -> tuple[int, tuple[tuple[int, ...], ...]]:
+    hit, lists = _find_hit(config, pool, nodes, members, limit)
+    if hit or config.classes[0] == members:
+        return hit, lists
+    # without a state the attention hit stands, and null entries take the place of the state
+    return limit, ((NULL_BLOCK,) * geometry.ceil_div(limit, config.sizes[members[0]]),) * len(members)
+
+
+def _up_to_the_first_null(entries: tuple[int, ...]) -> tuple[int, ...]:
+    last = max((index for index, block in enumerate(entries) if block == NULL_BLOCK), default=-1)
+    return entries[last + 1 :]
+
+
+def _column_in_smallest_blocks(config: Config, group: int, computed: int) -> int:
+    del group
+    return worker.column_of(computed, min(spec.block_size for spec in config.groups))
+
+
+def _never_clipped(*, start: int, wanted: int, **limits: Any) -> int:
+    del start, limits
+    return wanted
+
+
+def _published_at_the_block_end(work: Work, group: int, block: int, boundary: int) -> None:
+    size = work.config.sizes[group]
+    _publish(work, group, block, geometry.ceil_div(boundary, size) * size)
+
+
+FAULTS: tuple[Fault, ...] = (
+    Fault(
+        "M-HIT-2",
+        "where a recurrent group misses, the attention hit is kept and an empty state is resumed",
+        "#45238, #47491",
+        ("HB-10", "HB-12", "CC-2"),
+        ((recurrent, "find_hit", _miss_is_a_hit),),
+    ),
+    Fault(
+        "M-MAM-1",
+        "dead states are looked for from the end of the table and only up to the first null",
+        "src",
+        ("TB-6",),
+        ((recurrent, "retired_blocks", _up_to_the_first_null),),
+    ),
+    Fault(
+        "M-MAM-2",
+        "the running column of a resumed request is counted in the smallest block size of all groups",
+        "#53142, #55600",
+        ("TB-7", "CC-2"),
+        ((worker, "seed_column", _column_in_smallest_blocks),),
+    ),
+    Fault(
+        "M-MAM-5",
+        "prefill chunks end anywhere, not at block boundaries",
+        "#47861",
+        ("CC-3",),
+        ((retention, "clip_chunk", _never_clipped),),
+    ),
+    Fault(
+        "M-HO-1",
+        "a state is published for the end of its block and not for its own boundary",
+        "src",
+        ("HO-1",),
+        ((recurrent, "publish", _published_at_the_block_end),),
+    ),
+)

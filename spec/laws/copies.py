@@ -1,0 +1,530 @@
+"""Laws of copy-on-write (semantics 5.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvproof.core.actions import Allocate, Drain, Execute, Lookup, Preempt, Withdraw
+from kvproof.core.records import Record
+from kvproof.core.world import Request, Scheduled, Status, Step, World
+from kvproof.spec import ground
+from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
+
+
+def _step_at(moment: Moment, *parts: str) -> Step | None:
+    """Return the step whose part was just executed, if it is one of ``parts``."""
+    action = moment.action
+    if moment.record is None or not isinstance(action, Execute) or action.part not in parts:
+        return None
+    return ground.pending_step(moment.before)
+
+
+# --- COW-1 ----------------------------------------------------------------------------------------------------------
+
+
+def _writes(world: World, entry: Scheduled) -> Iterator[tuple[int, int, int, int]]:
+    """Yield (group, column, first, last boundary) per block that a scheduled request writes in the forward."""
+    end = entry.start + entry.amount
+    for group, spec in enumerate(world.config.groups):
+        size = ground.span(world.config, group)
+        if ground.is_recurrent(spec):
+            column = ground.column_of_state(end, size)
+            yield group, column, end, end
+            continue
+        for column in range(entry.start // size, ground.columns(end, size)):
+            first, last = max(entry.start, column * size), min(end, (column + 1) * size)
+            yield group, column, first, last
+
+
+def _used(world: World, entry: Scheduled) -> Iterator[int]:
+    """Yield the blocks that a scheduled request reads or writes in its step."""
+    end = entry.start + entry.amount
+    for group, spec in enumerate(world.config.groups):
+        size = ground.span(world.config, group)
+        wanted: Iterator[int] = iter(range(ground.columns(end, size)))
+        if ground.is_recurrent(spec):
+            wanted = (ground.column_of_state(n, size) for n in (entry.start, end) if n > 0)
+        for column in wanted:
+            yield ground.row_block(world, group, entry.row, column)
+
+
+def _owners(world: World, step: Step) -> dict[int, set[int]]:
+    """Return who uses each block: live requests by their tables, those of the step also by what their row reaches."""
+    owners: dict[int, set[int]] = {}
+    for request in world.requests:
+        for state in request.groups:
+            for block in state.table:
+                owners.setdefault(block, set()).add(request.request)
+    for entry in step.scheduled:
+        for block in _used(world, entry):
+            owners.setdefault(block, set()).add(entry.request)
+    return owners
+
+
+def _writes_own_blocks(moment: Moment) -> Findings:
+    step = _step_at(moment, "forward")
+    if step is None or not step.scheduled:
+        return None
+    world = moment.before
+    owners = _owners(world, step)
+    keys: dict[int, list[tuple[int, int]]] = {}
+    for node, group, _, block in world.pool.entries:
+        keys.setdefault(block, []).append((node, group))
+    found = []
+    for entry in step.scheduled:
+        mine = ground.lineage(world.prefixes, entry.tip)
+        for group, column, first, last in _writes(world, entry):
+            block = ground.row_block(world, group, entry.row, column)
+            if block <= ground.NULL:
+                found.append(Evidence.of("a request writes into no block", request=entry.request, group=group, position=first))
+                continue
+            others = owners[block] - {entry.request}
+            if others and not ground.is_recurrent(world.config.groups[group]):
+                others = {other for other in others if not _waits_for(world, step, other, group, column, mine[last])}
+            if others:
+                found.append(
+                    Evidence.of(
+                        "a request writes into a block that others hold",
+                        request=entry.request,
+                        group=group,
+                        block=block,
+                        others=sorted(others),
+                    )
+                )
+            for node, _ in keys.get(block, ()):
+                claim = ground.lineage(world.prefixes, node)
+                if _invalidates(world, group, claim, mine, first, last):
+                    found.append(
+                        Evidence.of(
+                            "a request overwrites what a key of the block claims",
+                            request=entry.request,
+                            group=group,
+                            block=block,
+                            key=node,
+                            boundary=len(claim) - 1,
+                            written=(first, last),
+                        )
+                    )
+    return found
+
+
+def _waits_for(world: World, step: Step, other: int, group: int, column: int, node: int) -> bool:
+    """Tell whether another holder adopted the whole attention block in this very step, for exactly what is written.
+
+    Keys are visible at planning (7.3), so a block may be adopted before its producer's forward has run.
+    """
+    stop = (column + 1) * ground.span(world.config, group)
+    return any(
+        entry.request == other
+        and entry.fresh
+        and stop <= entry.loaded_from
+        and node in ground.true_path(world, entry)[: stop + 1]
+        for entry in step.scheduled
+    )
+
+
+def _invalidates(world: World, group: int, claim: list[int], mine: list[int], first: int, last: int) -> bool:
+    """Tell whether writing breaks a key: a state must be the claimed one, positions below the claim must agree."""
+    if ground.is_recurrent(world.config.groups[group]):
+        return claim[-1] != mine[last]
+    depth = min(last, len(claim) - 1)
+    return depth > first and claim[depth] != mine[depth]
+
+
+# --- COW-2 to COW-5 -------------------------------------------------------------------------------------------------
+
+
+def _consumer_copies(moment: Moment) -> Findings:
+    step = _step_at(moment, "copy")
+    if step is None:
+        return None
+    world, after = moment.before, moment.after
+    judged = False
+    found = []
+    for entry, group, column in ground.consumers(world, step):
+        judged = True
+        block = ground.row_block(world, group, entry.row, column)
+        request = ground.request_of(after, entry.request)
+        table = (block,) * (column + 1) if request is None else request.groups[group].table
+        sources = [source for g, source, destination in step.copies if (g, destination) == (group, block)]
+        if len(sources) != 1 or column >= len(table) or table[column] != block:
+            found.append(
+                Evidence.of(
+                    "the entry in which a hit ends does not hold the destination of a copy",
+                    request=entry.request,
+                    group=group,
+                    index=column,
+                    row=block,
+                    table=table,
+                    copies=step.copies,
+                )
+            )
+            continue
+        source, copy = world.contents[sources[0]], after.contents[block]
+        wrong = _differs(world, group, source, copy, entry.loaded_from)
+        if wrong is not None:
+            found.append(
+                Evidence.of(
+                    "a private copy differs from its source below the hit",
+                    request=entry.request,
+                    group=group,
+                    source=sources[0],
+                    destination=block,
+                    hit=entry.loaded_from,
+                    cell=wrong,
+                    source_content=source,
+                    copy_content=copy,
+                )
+            )
+    return found if judged else None
+
+
+def _differs(world: World, group: int, source: tuple[int, ...], copy: tuple[int, ...], hit: int) -> int | None:
+    """Return a cell below the hit in which two blocks differ; a state is compared on every rank."""
+    if not source or not copy:
+        return None if source == copy else 0
+    if source[0] != copy[0]:
+        return 0
+    if ground.is_recurrent(world.config.groups[group]):
+        wanted = list(range(1, 1 + world.config.dcp_size))
+    else:
+        where = ground.cells(world.config, group)
+        wanted = [cell for inside in range(hit % len(where)) for cell in where[inside]]
+    for cell in wanted:
+        if cell >= len(source) or cell >= len(copy) or source[cell] != copy[cell]:
+            return cell
+    return None
+
+
+def _ends_referenced(moment: Moment) -> Findings:
+    if moment.record is None:
+        return None
+    if isinstance(moment.action, Execute):
+        return _ends_unwritten(moment)
+    world = moment.after
+    if world.phase not in ground.PLANNING or not world.plan.copies:
+        return None
+    return [
+        Evidence.of("an end of a queued copy has no reference", group=group, source=source, destination=destination, block=end)
+        for group, source, destination in world.plan.copies
+        for end in (source, destination)
+        if world.pool.ref[end] < 1 or end in world.pool.free
+    ]
+
+
+def _ends_unwritten(moment: Moment) -> Findings:
+    """Until a step's copies have run, nothing writes their ends, except that destinations are zeroed."""
+    step = _step_at(moment, "zero", "copy")
+    if step is None or not step.copies:
+        return None
+    before, after = moment.before.contents, moment.after.contents
+    destinations = {destination for _, _, destination in step.copies}
+    zeroing = isinstance(moment.action, Execute) and moment.action.part == "zero"
+    found = [
+        Evidence.of("the source of a copy was written before the copy was done", group=group, source=source)
+        for group, source, _ in step.copies
+        if source not in destinations and after[source] != before[source]
+    ]
+    if zeroing:
+        found += [
+            Evidence.of("the destination of a copy was written before the copy", group=group, destination=destination)
+            for group, _, destination in step.copies
+            if after[destination] not in (before[destination], ())
+        ]
+    return found
+
+
+def _sources_written(moment: Moment) -> Findings:
+    step = _step_at(moment, "copy")
+    if step is None or not step.copies:
+        return None
+    world = moment.before
+    config = world.config
+    judged = False
+    found = []
+    served: set[tuple[int, int]] = set()
+    for entry, group, column in ground.consumers(world, step):
+        block = ground.row_block(world, group, entry.row, column)
+        served.add((group, block))
+        hit = entry.loaded_from
+        for g, source, destination in step.copies:
+            if (g, destination) != (group, block):
+                continue
+            judged = True
+            path, content = ground.true_path(world, entry), world.contents[source]
+            if ground.is_recurrent(config.groups[group]):
+                right = ground.is_state(config, group, content, path[hit])
+            else:
+                right = ground.misplaced(config, group, content, path, hit - hit % ground.span(config, group), hit) is None
+            if not right:
+                found.append(
+                    Evidence.of(
+                        "a copy's source does not hold what the hit promised",
+                        request=entry.request,
+                        group=group,
+                        source=source,
+                        destination=destination,
+                        hit=hit,
+                        content=content,
+                    )
+                )
+    for group, source, destination, node in _promised(world, step, served):
+        judged = True
+        if not ground.is_state(config, group, world.contents[source], node):
+            found.append(
+                Evidence.of(
+                    "a copy's source does not hold the state that the moved key names",
+                    group=group,
+                    source=source,
+                    destination=destination,
+                    key=node,
+                    content=world.contents[source],
+                )
+            )
+    return found if judged else None
+
+
+def _promised(world: World, step: Step, served: set[tuple[int, int]]) -> Iterator[tuple[int, int, int, int]]:
+    """Yield (group, source, destination, node) per key on the destination of a producer's copy."""
+    for group, source, destination in step.copies:
+        if (group, destination) in served or not ground.is_recurrent(world.config.groups[group]):
+            continue
+        for node, keyed, _, block in world.pool.entries:
+            if block == destination and keyed == group:
+                yield group, source, destination, node
+
+
+def _producer_moves(moment: Moment) -> Findings:
+    if isinstance(moment.action, Execute):
+        return _producer_states(moment)
+    action, record = moment.action, moment.record
+    if not isinstance(action, Allocate) or record is None or not record.admitted:
+        return None
+    old = ground.request_of(moment.before, action.request)
+    if old is None or old.status is not Status.RUNNING:
+        return None
+    judged = False
+    found: list[Evidence] = []
+    for group in ground.recurrent_groups(moment.before.config):
+        state = old.groups[group]
+        if state.tail_block > ground.NULL and state.partial_index >= 0:
+            judged = True
+            found += _moved(moment, group, state.tail_block)
+    return found if judged else None
+
+
+def _moved(moment: Moment, group: int, source: int) -> list[Evidence]:
+    """Every key of the source now names the destination of a copy of it, the primary with its token count."""
+    before, after = moment.before.pool, moment.after.pool
+    queued = [copy for copy in moment.after.plan.copies if copy not in moment.before.plan.copies]
+    copies = [destination for g, s, destination in queued if (g, s) == (group, source)]
+    if len(copies) != 1:
+        return [Evidence.of("a producer's debt is not paid by one copy", group=group, source=source, copies=queued)]
+    destination = copies[0]
+    keys = [(node, g) for node, g, _, block in before.entries if block == source]
+    now = {(node, g, block) for node, g, _, block in after.entries}
+    found = [
+        Evidence.of(
+            "a moved key does not name the copy, or still names the source",
+            key=key,
+            source=source,
+            destination=destination,
+        )
+        for key in keys
+        if (*key, destination) not in now or (*key, source) in now
+    ]
+    primary = (before.key_node[source], before.key_group[source], before.key_tokens[source])
+    moved = (after.key_node[destination], after.key_group[destination], after.key_tokens[destination])
+    if moved != primary:
+        found.append(Evidence.of("the primary key changed in a move", source=source, before=primary, after=moved))
+    return found
+
+
+def _producer_states(moment: Moment) -> Findings:
+    step = _step_at(moment, "copy")
+    if step is None or not step.copies:
+        return None
+    world = moment.before
+    served = {
+        (group, ground.row_block(world, group, entry.row, column)) for entry, group, column in ground.consumers(world, step)
+    }
+    judged = False
+    found = []
+    for group, source, destination, node in _promised(world, step, served):
+        judged = True
+        if not ground.is_state(world.config, group, moment.after.contents[destination], node):
+            found.append(
+                Evidence.of(
+                    "the copy a producer published does not hold the state its key names",
+                    group=group,
+                    source=source,
+                    destination=destination,
+                    key=node,
+                    content=moment.after.contents[destination],
+                )
+            )
+    return found if judged else None
+
+
+# --- COW-6, COW-7 ---------------------------------------------------------------------------------------------------
+
+
+def _debt_reserved(moment: Moment) -> Findings:
+    action, record = moment.action, moment.record
+    if not isinstance(action, Allocate) or record is None or action.external:
+        return None
+    request = ground.request_of(moment.before, action.request)
+    if request is None:
+        return None
+    first = request.status is not Status.RUNNING
+    debts = _debts(moment.before, request, action)
+    if not debts or (first and _awaits_this_step(moment.before)):
+        return None
+    hit = moment.before.hit
+    lists = hit.lists if first and hit is not None else ((),) * len(moment.before.config.groups)
+    expected = debts + _free_adopted(moment.before, lists) + _growth(moment.before, request, action, lists)
+    found = []
+    if record.demand != expected:
+        found.append(
+            Evidence.of(
+                "the demand is not that of the growth, the adopted free blocks and one block per copy owed",
+                request=request.request,
+                demand=record.demand,
+                expected=expected,
+                debts=debts,
+            )
+        )
+    queued = len(moment.after.plan.copies) - len(moment.before.plan.copies)
+    if record.admitted and queued != debts:
+        found.append(Evidence.of("not every debt queued one copy", request=request.request, debts=debts, queued=queued))
+    return found
+
+
+def _debts(world: World, request: Request, action: Allocate) -> int:
+    if request.status is Status.RUNNING:
+        return sum(1 for state in request.groups if state.partial_index >= 0)
+    return sum(
+        1
+        for group, spec in enumerate(world.config.groups)
+        if spec.prefix_cacheable and action.local % ground.span(world.config, group)
+    )
+
+
+def _awaits_this_step(world: World) -> bool:
+    """Tell whether the hit ends at a state registered in this very step: its demand is "never" then (COW-4)."""
+    if world.hit is None:
+        return False
+    fresh = {(node, group) for node, group, _ in world.plan.cached}
+    return any(
+        world.hit.lists[group] and (world.pool.key_node[world.hit.lists[group][-1]], group) in fresh
+        for group in ground.recurrent_groups(world.config)
+    )
+
+
+def _free_adopted(world: World, lists: tuple[tuple[int, ...], ...]) -> int:
+    return sum(1 for blocks in lists for block in blocks if block != ground.NULL and world.pool.ref[block] == 0)
+
+
+def _growth(world: World, request: Request, action: Allocate, lists: tuple[tuple[int, ...], ...]) -> int:
+    """Count the blocks that new columns take: each one in attention groups, the last one in recurrent groups."""
+    config = world.config
+    end = min(request.computed + action.local + action.new_tokens, config.max_model_len)
+    slots = min(end + action.lookahead, config.max_model_len)
+    total = 0
+    for group, spec in enumerate(config.groups):
+        have = len(request.groups[group].table) or len(lists[group])
+        needed = ground.columns(end if ground.is_recurrent(spec) else slots, ground.span(config, group))
+        new = max(needed - have, 0)
+        total += min(new, 1) if ground.is_recurrent(spec) else new
+    return total
+
+
+def _separate_copies(moment: Moment) -> Findings:
+    record: Record | None = moment.record
+    if record is None:
+        return None
+    copies = record.copies if isinstance(moment.action, Drain) else moment.after.plan.copies
+    if not copies:
+        return None
+    destinations = [destination for _, _, destination in copies]
+    sources = {source for _, source, _ in copies}
+    found = []
+    if len(set(destinations)) != len(destinations):
+        found.append(Evidence.of("two copies of a step have the same destination", copies=copies))
+    if sources.intersection(destinations):
+        found.append(
+            Evidence.of(
+                "a block is source and destination in one step",
+                copies=copies,
+                blocks=sorted(sources.intersection(destinations)),
+            )
+        )
+    return found
+
+
+LAWS: tuple[Law, ...] = (
+    Law(
+        "COW-1",
+        "S",
+        "A request writes only into blocks that it alone holds and never under a key whose claim the write breaks.",
+        "vLLM 0.33.0",
+        ("M-COW-1",),
+        on=(Execute,),
+        check=_writes_own_blocks,
+    ),
+    Law(
+        "COW-2",
+        "S",
+        "The entry in which a hit ends holds a private copy, equal to its source below the hit on every rank.",
+        "#50493",
+        ("M-COW-2", "M-COW-10"),
+        on=(Execute,),
+        check=_consumer_copies,
+    ),
+    Law(
+        "COW-3",
+        "S",
+        "Both ends of a queued copy are referenced until the drain, and nothing but the copy writes them before it ran.",
+        "vLLM 0.33.0",
+        ("M-COW-5",),
+        on=(Lookup, Allocate, Preempt, Withdraw, Execute),
+        check=_ends_referenced,
+    ),
+    Law(
+        "COW-4",
+        "S",
+        "When a copy runs, an earlier executed step has written its source up to the boundary that is copied.",
+        "vLLM 0.33.0, #29387, #41838",
+        ("M-COW-6", "M-PRE-1"),
+        on=(Execute,),
+        check=_sources_written,
+        bent_by=(("withdrawn_keys", "keep"),),
+    ),
+    Law(
+        "COW-5",
+        "S",
+        "A producer's keys move to its copy and leave the source, and the copy then holds the state they name.",
+        "vLLM 0.33.0",
+        ("M-COW-7",),
+        on=(Allocate, Execute),
+        check=_producer_moves,
+    ),
+    Law(
+        "COW-6",
+        "D",
+        "A copy that is owed adds exactly one block to the demand of the step that pays it.",
+        "vLLM 0.33.0",
+        ("M-COW-8",),
+        on=(Allocate,),
+        check=_debt_reserved,
+    ),
+    Law(
+        "COW-7",
+        "S",
+        "No two copies of a step share a destination, and no destination is a source in the same step.",
+        "vLLM 0.33.0",
+        ("M-COW-6",),
+        on=(Allocate, Drain),
+        check=_separate_copies,
+    ),
+)

@@ -1,0 +1,216 @@
+"""Laws of liveness on the device side: family LV (semantics 5.13)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import define, field
+
+from kvproof.core.actions import Action, Allocate, EvictBlocks, Finish, Lookup, Preempt, ResetCache, Submit, Withdraw
+from kvproof.core.config import Config
+from kvproof.core.pool import NO_KEY, NULL_BLOCK
+from kvproof.core.world import Hit, Status, World
+from kvproof.spec import judge, naive, naive_hits
+from kvproof.spec.engines import twins
+from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
+
+
+def most_blocks(world: World, covered: int, slots: int) -> int:
+    """Return more blocks than any admission with these tokens can want: its columns, and a private copy per group."""
+    spans = naive_hits.facts(world.config).spans
+    return sum(len(range(0, max(covered, slots), size)) + 1 for size in spans)
+
+
+def adopted_state(world: World, hit: Hit, group: int, local: int) -> int:
+    """Return the block of the state that a recurrent group would adopt, the null block if none."""
+    column = len(range(0, local, naive_hits.facts(world.config).spans[group])) - 1
+    blocks = hit.lists[group]
+    return blocks[column] if 0 <= column < len(blocks) else NULL_BLOCK
+
+
+def is_there(world: World, group: int, block: int, node: int) -> bool:
+    """Tell whether a block really holds the state of a node on every rank (3.2)."""
+    content = world.contents[block]
+    return len(content) > 1 and content[0] == group and set(content[1:]) == {node}
+
+
+def is_made_now(world: World, group: int, node: int) -> bool:
+    """Tell whether the open plan registers the key of a state itself: a planned chunk passes or ends on it, or a queued
+    copy will hold it. Adopting it in this plan is then rightly put off (T17, COW-4).
+    """
+    depth = world.prefixes.depth[node]
+    for entry in world.plan.scheduled:
+        request = naive_hits.find(world, entry.request)
+        if (
+            request is not None
+            and entry.start < depth <= entry.start + entry.amount
+            and naive_hits.node_at(world.prefixes, request.tip, depth) == node
+        ):
+            return True
+    holders = naive_hits.keys(world.pool).get((node, group), set())
+    return any(of == group and destination in holders for of, _, destination in world.plan.copies)
+
+
+def _admitted_when_it_fits(moment: Moment) -> Findings:
+    """LV-1: an admission is not put off when there are blocks enough and the state it adopts has been computed."""
+    world, action, record = moment.before, moment.action, moment.record
+    if record is None or not isinstance(action, Allocate) or world.hit is None:
+        return None
+    request = naive_hits.find(world, action.request)
+    if request is None or request.status is Status.RUNNING:
+        return None
+    covered = request.computed + action.local + action.external
+    if most_blocks(world, covered, covered + action.new_tokens + action.lookahead) > len(world.pool.free):
+        return None
+    states = [
+        (group, adopted_state(world, world.hit, group, action.local)) for group in naive_hits.facts(world.config).recurrent
+    ]
+    states = [(group, block) for group, block in states if block != NULL_BLOCK]
+    node = naive_hits.node_at(world.prefixes, request.tip, action.local)
+    if not states or not all(
+        is_there(world, group, block, node) and not is_made_now(world, group, node) for group, block in states
+    ):
+        return None
+    if not record.admitted:
+        return [
+            Evidence.of(
+                "an admission is put off although blocks suffice and its state is there",
+                request=request.request,
+                local=action.local,
+                states=tuple(states),
+                demand=record.demand,
+                free=record.free_before,
+            )
+        ]
+    return ()
+
+
+def _no_internal_refusal(moment: Moment) -> Findings:
+    """LV-9: no action ends in a broken contract, an unforeseen empty pool or a crash."""
+    refusal = moment.refusal
+    if refusal is None:
+        return ()
+    if judge.is_internal(refusal):
+        return [Evidence.of("an action ends in an internal error", code=refusal.code, reason=refusal.message)]
+    return None
+
+
+@define(slots=True)
+class Resends:
+    """Follows a run and judges the lookup of every prompt that an undisturbed, finished request had before (LV-10).
+
+    ``live`` holds, per request, its context, its prompt and whether something disturbed it: a preemption, external
+    tokens, or an eviction. ``sent`` holds the prompts of undisturbed finished requests.
+    """
+
+    config: Config
+    live: dict[int, tuple[int, tuple[int, ...], bool]] = field(factory=dict)
+    sent: set[tuple[int, tuple[int, ...]]] = field(factory=set)
+    judged: int = 0
+    found: list[Evidence] = field(factory=list)
+
+    def forget(self) -> None:
+        """Something was evicted: what was sent before, or is being sent, promises nothing any more."""
+        self.sent.clear()
+        self.live = {request: (context, prompt, True) for request, (context, prompt, _) in self.live.items()}
+
+    def disturb(self, request: int) -> None:
+        """A request was preempted or loaded: its chunks did not end where those of an undisturbed one end."""
+        context, prompt, _ = self.live[request]
+        self.live[request] = (context, prompt, True)
+
+    def see(self, moment: Moment) -> None:
+        """Take in one action that was not refused."""
+        action, record = moment.action, moment.record
+        if record is None:
+            return
+        if isinstance(action, Submit):
+            self.live[action.request] = (action.context, action.tokens, False)
+        elif isinstance(action, Lookup):
+            self.judge(action, moment)
+        elif isinstance(action, Allocate):
+            if any(moment.before.pool.key_node[block] != NO_KEY for block in record.taken):
+                self.forget()
+            if action.external and record.admitted:
+                self.disturb(action.request)
+        elif isinstance(action, Preempt | Withdraw):
+            self.disturb(action.request)
+        elif isinstance(action, ResetCache):
+            if record.done:
+                self.forget()
+        elif isinstance(action, EvictBlocks):
+            self.forget()
+        elif isinstance(action, Finish):
+            context, prompt, disturbed = self.live.pop(action.request)
+            request = naive_hits.find(moment.before, action.request)
+            if request is not None and request.computed >= len(prompt) and not disturbed:
+                self.sent.add((context, prompt))
+
+    def judge(self, action: Lookup, moment: Moment) -> None:
+        """Compare the hit of a resent prompt with its checkpoint boundary."""
+        context, prompt, _ = self.live[action.request]
+        request = naive_hits.find(moment.before, action.request)
+        expected = naive.checkpoint_boundary(len(prompt), self.config.hash_block_size)
+        if (
+            request is None
+            or moment.record is None
+            or (context, prompt) not in self.sent
+            or request.num_tokens != len(prompt)
+            or request.skip_reading
+            or expected == 0
+        ):
+            return
+        self.judged += 1
+        if moment.record.local != expected:
+            self.found.append(
+                Evidence.of(
+                    "an identical resend does not hit the prompt's checkpoint",
+                    request=action.request,
+                    prompt=prompt,
+                    expected=expected,
+                    actual=moment.record.local,
+                )
+            )
+
+
+def _resend_hits(config: Config, actions: Sequence[Action]) -> Findings:
+    """LV-10: fine-grained, nothing evicted: an identical resend of a finished prompt hits ck(P, H)."""
+    if not config.caching or not config.fine_grained or config.clip_block_size % config.hash_block_size:
+        return None
+    resends = Resends(config)
+    for moment in twins.moments(config, actions):
+        resends.see(moment)
+    return resends.found if resends.judged else None
+
+
+LAWS: tuple[Law, ...] = (
+    Law(
+        id="LV-1",
+        mark="C",
+        sentence="An admission is not put off if blocks suffice and the recurrent state that it adopts was computed in an "
+        "earlier step.",
+        source="vllm#29387",
+        faults=("M-LV-1",),
+        on=(Allocate,),
+        check=_admitted_when_it_fits,
+    ),
+    Law(
+        id="LV-9",
+        mark="C",
+        sentence="An action whose precondition holds returns without an error: no broken contract, no empty pool, no crash.",
+        source="vLLM 0.33.0",
+        faults=("M-MAM-6", "M-SCR-1", "M-BND-1", "M-DEM-1"),
+        check=_no_internal_refusal,
+        bent_by=(("recurrent_demand", "capped"),),
+    ),
+    Law(
+        id="LV-10",
+        mark="C",
+        sentence="With fine-grained hits and nothing evicted, an identical resend of a finished prompt hits its last hash "
+        "boundary before its last token.",
+        source="vLLM 0.33.0, vllm#57444",
+        faults=("M-RET-1", "M-TAIL-4"),
+        check_run=_resend_hits,
+        bent_by=(("prompt_tail", "P"), ("partial_key_after_promotion", "drop")),
+    ),
+)

@@ -1,0 +1,25 @@
+"""Named macros that expand to actions: engines and tests may use them, records and counterexamples hold actions (T0)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kvproof.core import actions as act
+from kvproof.core import execute
+from kvproof.core.actions import Action
+
+CLOSE: tuple[Action, ...] = (act.Drain(), act.BuildMetadata(), act.Dispatch())
+"""Close the open plan and dispatch it."""
+
+EXECUTE: tuple[Action, ...] = tuple(act.Execute(part) for part in execute.PARTS)
+"""Run every execute sub-phase of the oldest step."""
+
+
+def admit(request: int, new_tokens: int, local: int = 0, external: int = 0) -> tuple[Action, ...]:
+    """Look a waiting request up and allocate for it."""
+    return (act.Lookup(request), act.Allocate(request, new_tokens, local, external))
+
+
+def run(outputs: Iterable[tuple[int, tuple[int, ...]]]) -> tuple[Action, ...]:
+    """Close the open plan, execute the step, and process its outputs: (request, sampled tokens) each."""
+    return (*CLOSE, *EXECUTE, *(act.Output(request, tokens) for request, tokens in outputs))

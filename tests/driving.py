@@ -1,0 +1,71 @@
+"""A small driver for tests: applies actions, remembers records, and names boundaries instead of prefix nodes."""
+
+from __future__ import annotations
+
+from kvproof.core import actions as act
+from kvproof.core.config import Config
+from kvproof.core.records import Record
+from kvproof.core.step import step
+from kvproof.core.world import Request, World, new_world
+from kvproof.spec import macros
+
+
+class Driver:
+    """Owns a world and moves it forward; every method returns the record of the action that matters."""
+
+    def __init__(self, config: Config) -> None:
+        self.world: World = new_world(config)
+        self.records: list[Record] = []
+
+    def do(self, *actions: act.Action) -> Record:
+        """Apply actions; return the last record."""
+        for action in actions:
+            self.world, record = step(self.world, action)
+            self.records.append(record)
+        return self.records[-1]
+
+    def submit(self, request: int, tokens: int | tuple[int, ...], context: int = 0) -> None:
+        """Submit a prompt: its tokens, or how many tokens of 1, 2, 3, ..."""
+        prompt = tuple(range(1, tokens + 1)) if isinstance(tokens, int) else tokens
+        self.do(act.Submit(request, prompt, context))
+
+    def request(self, request: int) -> Request:
+        """The live request of this id."""
+        (found,) = (candidate for candidate in self.world.requests if candidate.request == request)
+        return found
+
+    def close(self, *sampled: tuple[int, int]) -> Record:
+        """Drain, dispatch, execute and process all outputs; ``sampled`` are (request, token). Returns the drain's record."""
+        drained = self.do(act.Drain())
+        self.do(*macros.CLOSE[1:], *macros.EXECUTE)
+        tokens = dict(sampled)
+        for entry in self.world.steps[0].scheduled if self.world.steps else ():
+            known = {request.request: request.num_tokens for request in self.world.requests}
+            ends = entry.start + entry.amount == known.get(entry.request)
+            self.do(act.Output(entry.request, (tokens.get(entry.request, 9),) if ends else ()))
+        return drained
+
+    def chunk(self, request: int, amount: int) -> Record:
+        """One step with one request: admit or continue it for ``amount`` tokens. Returns the drain's record."""
+        self.do(act.BeginStep())
+        self.allocate(request, amount)
+        return self.close()
+
+    def allocate(self, request: int, amount: int) -> Record:
+        """Allocate, after a lookup if the request is not running."""
+        if self.request(request).groups[0].table or self.request(request).computed:
+            return self.do(act.Allocate(request, amount))
+        hit = self.do(act.Lookup(request))
+        return self.do(act.Allocate(request, amount, hit.local))
+
+    def tables(self, request: int) -> list[list[int]]:
+        """Block table per group."""
+        return [list(state.table) for state in self.request(request).groups]
+
+    def keys(self, group: int) -> dict[int, list[int]]:
+        """Boundary -> blocks that carry its key in this group, in lookup order."""
+        found: dict[int, list[int]] = {}
+        for node, owner, _, block in self.world.pool.entries:
+            if owner == group:
+                found.setdefault(self.world.prefixes.depth[node], []).append(block)
+        return found

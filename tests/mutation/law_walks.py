@@ -1,0 +1,1 @@
+def refuted(): return None

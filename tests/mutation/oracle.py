@@ -1,0 +1,71 @@
+"""The oracle of the mutation run: goldens, recordings and laws, cheapest first. Nothing else may kill a mutant."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from typing import Any
+
+KEPT = ("kvproof.spec.traces.archive", "kvproof.spec.traces.read", "kvproof.spec.traces.format")
+KEPT += ("kvproof.spec.traces.state", "kvproof.spec.traces.errors", "kvproof.spec.exits", "kvproof.spec.output")
+WALKS = (("quick", 1, 400), ("quick", 2, 400))
+_recordings: list[Any] = []
+
+
+def depends_on_core(module: str) -> bool:
+    """Whether a module must be imported again for a mutated core."""
+    if module in ("driving", "test_goldens"):
+        return True
+    return module.startswith("kvproof.") and module not in KEPT
+
+
+def prepare() -> None:
+    """Read the recordings once, for every mutant."""
+    from kvproof.spec.traces import archive, project
+
+    for _, recording in archive.recordings():
+        if project.uncovered(recording.header) is None:
+            _recordings.append(recording)
+    _recordings.sort(key=lambda recording: len(recording.operations))
+
+
+def judge() -> str | None:
+    """What refutes the model that is importable now, or None."""
+    return _goldens() or _replays() or _laws()
+
+
+def _goldens() -> str | None:
+    module = importlib.import_module("test_goldens")
+    for name, function in vars(module).items():
+        if not name.startswith("test_"):
+            continue
+        for arguments in _parameters(function):
+            try:
+                function(**arguments)
+            except Exception:
+                return f"golden: {name}"
+    return None
+
+
+def _parameters(function: Any) -> list[dict[str, Any]]:
+    marks = [mark for mark in getattr(function, "pytestmark", ()) if mark.name == "parametrize"]
+    if not marks:
+        return [{}]
+    (mark,) = marks
+    names = mark.args[0] if isinstance(mark.args[0], tuple) else tuple(mark.args[0].split(","))
+    rows = [row if len(names) > 1 else (row,) for row in mark.args[1]]
+    assert set(names) == set(inspect.signature(function).parameters)
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _replays() -> str | None:
+    replay = importlib.import_module("kvproof.spec.traces.replay")
+    for recording in _recordings:
+        outcome = replay.replay(recording)
+        if outcome.divergence is not None:
+            return f"recording: {recording.name}"
+    return None
+
+
+def _laws() -> str | None:
+    return importlib.import_module("law_walks").refuted()

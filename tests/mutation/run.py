@@ -1,0 +1,138 @@
+"""Mutation score of core/ with laws, goldens and recordings as the only oracle.
+
+    python tests/mutation/run.py [--count 500] [--seed 1] [--jobs 2] [--out FILE] [--only FILE:LINE]
+
+Each mutant runs in a forked process that imports kvproof.core afresh with the mutated source. Killed: a golden, a recording
+or a law fails, or the time runs out. The same seed samples the same mutants of the same source.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.abc
+import importlib.util
+import json
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import ModuleType
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "_path"), str(HERE.parent), str(HERE.parent / "core"), str(HERE)]
+
+import mutants  # noqa: E402
+import oracle  # noqa: E402
+
+TIMEOUT_S = 60
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports one module of kvproof.core from a mutated source."""
+
+    def __init__(self, module: str, source: str, path: str) -> None:
+        self.module, self.source, self.path = module, source, path
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> object:
+        """Claim the mutated module and nothing else."""
+        del path, target
+        return importlib.util.spec_from_loader(name, self) if name == self.module else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the mutated source."""
+        exec(compile(self.source, self.path, "exec"), module.__dict__)
+
+
+def module_name(file: str) -> str:
+    """Import name of a file below core/."""
+    return "kvproof.core." + file.removesuffix(".py").replace("/", ".")
+
+
+def _child(mutant: mutants.Mutant, source: str, sender: object) -> None:
+    signal.alarm(TIMEOUT_S)
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, 1)
+    os.dup2(devnull, 2)
+    for name in [name for name in sys.modules if oracle.depends_on_core(name)]:
+        del sys.modules[name]
+    sys.meta_path.insert(0, _Finder(module_name(mutant.file), source, mutant.file))
+    try:
+        killer = oracle.judge()
+    except BaseException as error:
+        killer = f"error: {type(error).__name__}"
+    sender.send(killer)  # type: ignore[attr-defined]
+    sender.close()  # type: ignore[attr-defined]
+    os._exit(0)
+
+
+def run_one(mutant: mutants.Mutant) -> str | None:
+    """What killed a mutant, or None if it survived."""
+    source = mutants.apply(mutant)
+    return "no change" if source is None else run_source(mutant, source)
+
+
+def run_source(mutant: mutants.Mutant, source: str) -> str | None:
+    """What refutes the model with the mutant's file replaced by ``source``."""
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    context = multiprocessing.get_context("fork")
+    process = context.Process(target=_child, args=(mutant, source, sender))
+    process.start()
+    sender.close()
+    killer: str | None = "timeout"
+    if receiver.poll(TIMEOUT_S + 5):
+        try:
+            killer = receiver.recv()
+        except EOFError:
+            killer = "timeout or crash"
+    process.join(5)
+    if process.is_alive():
+        process.kill()
+    return killer
+
+
+def main() -> int:
+    """Sample, run, report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--only")
+    options = parser.parse_args()
+    everything = mutants.all_mutants()
+    if options.only:
+        sample = [one for one in everything if f"{one.file}:{one.place[0]}".startswith(options.only)]
+    else:
+        sample = random.Random(options.seed).sample(everything, min(options.count, len(everything)))
+    oracle.prepare()
+    began = time.perf_counter()
+    assert oracle.judge() is None, "the oracle refuses the unchanged model"
+    same = (mutants.CORE / everything[0].file).read_text(encoding="utf-8")
+    assert run_source(everything[0], same) is None, "the oracle refuses the unchanged model in a process of its own"
+    print(f"{len(everything)} mutants exist, {len(sample)} sampled; one clean run takes {time.perf_counter() - began:.1f} s", flush=True)
+    killers: Counter[str] = Counter()
+    survivors = []
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for number, (mutant, killer) in enumerate(zip(sample, pool.map(run_one, sample), strict=True), 1):
+            if killer is None:
+                survivors.append(mutant)
+                print(f"SURVIVED core/{mutant.file}:{mutant.place[0]}:{mutant.place[1]} {mutant.operator} #{mutant.occurrence}", flush=True)
+            elif killer != "no change":
+                killers[killer.split(":")[0]] += 1
+            if number % 50 == 0:
+                print(f"  {number} done, {len(survivors)} survive, {time.perf_counter() - began:.0f} s", flush=True)
+    judged = sum(killers.values()) + len(survivors)
+    print(f"killed {judged - len(survivors)} of {judged} = {100 * (judged - len(survivors)) / max(judged, 1):.1f} %; by {dict(killers)}")
+    if options.out:
+        rows = [{"file": one.file, "line": one.place[0], "column": one.place[1], "operator": one.operator, "occurrence": one.occurrence} for one in survivors]
+        options.out.write_text(json.dumps({"seed": options.seed, "judged": judged, "killers": dict(killers), "survivors": rows}, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,218 @@
+"""Replay: the covered recordings conform exactly, and a recording that was tampered with anywhere does not."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from kvproof.spec.cli import main
+from kvproof.spec.exits import ExitCode
+from kvproof.spec.judge import Violation
+from kvproof.spec.laws.base import Evidence, Law, Moment
+from kvproof.spec.traces import archive, read, replay, summary
+
+NAMED_RECORDINGS = 120
+NAMED_OPERATIONS = 9_699
+
+
+def lines_of(name: str) -> list[dict[str, Any]]:
+    """A shipped recording as decoded lines."""
+    return [json.loads(line) for line in archive.unpack(name).splitlines()]
+
+
+def from_lines(lines: list[dict[str, Any]]) -> read.Recording:
+    """A recording from decoded lines."""
+    text = "\n".join(json.dumps(line, separators=(",", ":")) for line in lines) + "\n"
+    return read.read_bytes(gzip.compress(text.encode()), "changed")
+
+
+def upto(recording: read.Recording, index: int) -> read.Recording:
+    """The recording cut behind an operation: later full states would contradict a change made there."""
+    return attrs.evolve(recording, operations=recording.operations[: index + 1])
+
+
+def test_every_covered_recording_conforms() -> None:
+    """Full attention and Mamba align without host tier and drafter: 120 recordings, 9,699 operations, no divergence."""
+    total = summary.replay_archive()
+    assert total.divergences == []
+    assert (total.recordings, total.operations) == (NAMED_RECORDINGS, NAMED_OPERATIONS)
+
+
+def test_laws_hold_on_the_recordings_but_for_what_the_profile_bends() -> None:
+    """On what was recorded no law is violated except where a field of the engine's profile says so."""
+    from kvproof.spec import laws
+
+    total = summary.replay_archive(laws.ALL)
+    assert total.violations == []
+    assert total.recordings == NAMED_RECORDINGS
+    assert total.verdict is ExitCode.HOLDS
+
+
+def change_free_queue(line: dict[str, Any]) -> None:
+    """Swap the first two blocks of the recorded free queue."""
+    free = line["delta"]["device"]["free"]
+    free[0], free[1] = free[1], free[0]
+
+
+def change(*path: Any, to: Any) -> Callable[[dict[str, Any]], None]:
+    """Set one value in a line."""
+
+    def apply(line: dict[str, Any]) -> None:
+        at: Any = line
+        for key in path[:-1]:
+            at = at[key]
+        assert at[path[-1]] != to
+        at[path[-1]] = to
+
+    return apply
+
+
+# Operation of d_cow_dcp2 -> a change of what was recorded there (docs/trace-format.md, section 8).
+TAMPERINGS: list[tuple[int, str, Callable[[dict[str, Any]], None]]] = [
+    (1, "hashes", change("result", "hashes", to=4)),
+    (3, "local", change("result", "local", to=4)),
+    (13, "blocks", change("result", "blocks", to=[[1, 2], [0, 0, 4]])),
+    (13, "junction", change("result", "junction", to=8)),
+    (4, "new_blocks", change("result", "new_blocks", to=[[1, 2], [0, 3, 0]])),
+    (4, "admitted", change("result", to={"admitted": False, "new_blocks": None, "external_blocks": None})),
+    (4, "device", change_free_queue),
+    (4, "device", change("delta", "device", "ref", "1", to=2)),
+    (4, "device", change("delta", "device", "keys", 1, 2, to=8)),
+    (4, "device", change("delta", "device", "keys", 0, 3, to="000000000000")),
+    (4, "requests.A", change("delta", "requests", "A", "num_cached", to=[1, 2])),
+    (4, "requests.A", change("delta", "requests", "A", "tables", to=[[1, 2], [3]])),
+    (4, "requests.A", change("delta", "requests", "A", "computed", to=12)),
+    (4, "requests.A", change("delta", "requests", "A", "status", to="waiting")),
+    (4, "step", change("delta", "step", "handoffs", 0, 3, to=8)),
+    (5, "handoffs", change("result", "handoffs", to={})),
+    (5, "zeroed", change("result", "zeroed", to=[2, 1])),
+    (5, "scheduled", change("args", "scheduled", to=[["A", 11]])),
+    (5, "preempted", change("args", "preempted", to=["A"])),
+    (9, "num_tokens", change("result", "num_tokens", to=16)),
+    (10, "blocks", change("result", "blocks", to=[[1], [2]])),
+    (10, "requests", change("delta", "requests", to={})),
+    (14, "step", change("delta", "step", "copies", to=[[2, 5]])),
+    (14, "device", change("delta", "device", "shared_keys", 0, 3, to=[4, 2])),
+    (15, "copies", change("result", "copies", to=[])),
+]
+
+
+@pytest.mark.parametrize(("at", "what", "tamper"), TAMPERINGS)
+def test_one_changed_value_is_found_where_it_stands(at: int, what: str, tamper: Callable[[dict[str, Any]], None]) -> None:
+    """The clean recording diverges nowhere, the tampered one at the changed operation and in the changed field."""
+    lines = lines_of("d_cow_dcp2")
+    clean = replay.replay(from_lines(lines))
+    assert clean.divergence is None
+    assert clean.operations == len(lines) - 1
+    assert lines[at + 1]["i"] == at
+    tamper(lines[at + 1])
+    found = replay.replay(upto(from_lines(lines), at)).divergence
+    assert found is not None
+    assert (found.operation, found.what) == (at, what)
+
+
+def test_a_decision_the_model_refuses_is_a_divergence() -> None:
+    """An operation that is illegal in the model diverges as a refusal that says why."""
+    lines = lines_of("d_cow_dcp2")
+    lines[5]["args"]["new_tokens"] = 13
+    found = replay.replay(upto(from_lines(lines), 4)).divergence
+    assert found is not None
+    assert found.what == "refusal"
+    assert "T22" in str(found.expected)
+
+
+def test_an_unknown_engine_is_refused() -> None:
+    """A recording of an engine without a profile names the engines that have one."""
+    lines = lines_of("d_cow_dcp2")
+    lines[0]["engine"]["version"] = "0.1.0"
+    with pytest.raises(replay.ReplayError, match="no profile for vllm 0.1.0; known engines: vllm 0.33.0"):
+        replay.replay(from_lines(lines))
+
+
+def test_a_recording_beyond_the_model_is_refused() -> None:
+    """What the model does not cover is named, never silently passed."""
+    with pytest.raises(replay.ReplayError, match="does not cover"):
+        replay.replay(archive.open_recording("d_lazy"))
+
+
+def test_wrong_derived_sizes_diverge_in_the_header() -> None:
+    """A recorded effective block size that the geometry does not give is the first divergence."""
+    lines = lines_of("d_cow_dcp2")
+    lines[0]["config"]["fine_grained_hits"] = False
+    found = replay.replay(from_lines(lines)).divergence
+    assert found is not None
+    assert (found.operation, found.what, found.expected, found.recorded) == (-1, "fine_grained_hits", True, False)
+
+
+def always_broken(bent_by: tuple[tuple[str, str], ...] = ()) -> Law:
+    """A law that is violated by every submit."""
+    from kvproof.core.actions import Submit
+
+    def check(moment: Moment) -> list[Evidence]:
+        return [Evidence.of("never", request=moment.action)]
+
+    return Law("XX-1", "S", "Never.", "test", (), on=(Submit,), check=check, bent_by=bent_by)
+
+
+def test_violations_fail_unless_bent_or_excused() -> None:
+    """A violated law refutes; bent by the engine's profile or declared in a baseline it is counted instead."""
+    recordings = [archive.open_recording("d_cow_dcp2")]
+    plain = summary.replay_all(recordings, (always_broken(),))
+    assert plain.verdict is ExitCode.REFUTED
+    assert [violation.law for _, violation in plain.violations] == ["XX-1", "XX-1"]
+    bent = summary.replay_all(recordings, (always_broken((("withdrawn_keys", "keep"),)),))
+    assert (bent.verdict, bent.bent["XX-1"]) == (ExitCode.HOLDS, 2)
+    entry = summary.BaselineEntry("XX-1", "d_cow*", "because", "here")
+    other = summary.BaselineEntry("XX-2", "*", "because", "here")
+    excused = summary.replay_all(recordings, (always_broken(),), (entry, other))
+    assert (excused.verdict, excused.excused["XX-1"], excused.stale) == (ExitCode.HOLDS, 2, [other])
+    assert not entry.excuses("m1", Violation("XX-1", 0, Evidence.of("never")))
+
+
+def test_no_recording_at_all_is_undetermined() -> None:
+    """Nothing replayed is not a pass."""
+    assert summary.replay_all([]).verdict is ExitCode.UNDETERMINED
+
+
+def test_command_holds_and_refutes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`kvproof replay`: 0 for a conforming recording, 2 with place and reproduction for a diverging one."""
+    assert main(["replay", "d_cow_dcp2"]) == ExitCode.HOLDS
+    lines = lines_of("d_cow_dcp2")
+    lines[6]["result"]["zeroed"] = [2, 1]
+    file = tmp_path / "bad.ndjson"
+    file.write_text("\n".join(json.dumps(line) for line in lines) + "\n")
+    capsys.readouterr()
+    assert main(["replay", str(file)]) == ExitCode.REFUTED
+    out = capsys.readouterr().out
+    assert "operation 5 (end_step), line 7 differs in zeroed" in out
+    assert "expected  [1, 2]" in out
+    assert "recorded  [2, 1]" in out
+    assert out.rstrip().splitlines()[-1] == f"reproduce: kvproof replay {file}"
+
+
+def test_command_json_and_uncovered(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--json` is machine-readable; a chosen recording that is not covered makes the verdict undetermined."""
+    assert main(["replay", "d_cow_dcp2", "d_lazy", "--json"]) == ExitCode.UNDETERMINED
+    result = json.loads(capsys.readouterr().out)
+    assert (result["recordings"], result["operations"], result["verdict"]) == (1, 20, "undetermined")
+    assert result["not_covered"] == {"a host tier": 1}
+
+
+def test_command_errors_are_exit_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Unknown recordings, bad baselines and stale entries end with 1 and say what to do."""
+    assert main(["replay", "no_such"]) == ExitCode.ERROR
+    assert "kvproof replay --list" in capsys.readouterr().err
+    baseline = tmp_path / "baseline.json"
+    assert main(["replay", "d_cow_dcp2", "--baseline", str(baseline)]) == ExitCode.ERROR
+    baseline.write_text('{"format": "kvproof-baseline", "version": 2, "violations": []}')
+    assert main(["replay", "d_cow_dcp2", "--baseline", str(baseline)]) == ExitCode.ERROR
+    assert "version 2" in capsys.readouterr().err
+    entry = {"law": "CC-1", "recording": "*", "reason": "r", "source": "s"}
+    baseline.write_text(json.dumps({"format": "kvproof-baseline", "version": 1, "violations": [entry]}))
+    assert main(["replay", "d_cow_dcp2", "--baseline", str(baseline)]) == ExitCode.ERROR
+    assert "excuse nothing any more" in capsys.readouterr().err
