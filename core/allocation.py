@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from attrs import evolve, frozen
 
 from kvproof.core import geometry, kinds, prefixes
@@ -99,17 +97,45 @@ def null_windows(work: Work, request: Request, wanted: Wanted) -> States:
 
 def total_demand(world: World, work: Work, states: States, lists: Lists, wanted: Wanted) -> int:
     """Return the blocks all groups want (T16.4, T17)."""
-    cached = registered_this_step(world.plan)
+    step = InStep(world)
     return sum(
-        kinds.of(work.config.groups[group].kind).demand(work, group, state, lists[group], wanted, cached)
+        kinds.of(work.config.groups[group].kind).demand(work, group, state, lists[group], wanted, step)
         for group, state in enumerate(states)
     )
 
 
-def registered_this_step(plan: Plan) -> Callable[[int, int], bool]:
-    """Return the test whether a recurrent key was registered since the step began (T17, COW-4)."""
-    keys = {(node, group) for node, group, _ in plan.cached}
-    return lambda node, group: (node, group) in keys
+@frozen(slots=True)
+class InStep:
+    """What the open plan of a world will do: see ``kinds.base.InStep`` (T17, COW-4)."""
+
+    world: World
+
+    def registered(self, node: int, group: int) -> bool:
+        """Tell whether a recurrent group registered this key since the step began."""
+        return registered_this_step(self.world.plan, node, group)
+
+    def unwritten(self, group: int, index: int, block: int, boundary: int) -> bool:
+        """Tell whether the plan still has to write bytes below ``boundary`` of a block at a table index."""
+        return unwritten_in_plan(self.world, group, index, block, boundary)
+
+
+def registered_this_step(plan: Plan, node: int, group: int) -> bool:
+    """Tell whether a recurrent key was registered since the step began (T17, COW-4)."""
+    return any(key[0] == node and key[1] == group for key in plan.cached)
+
+
+def unwritten_in_plan(world: World, group: int, index: int, block: int, boundary: int) -> bool:
+    """Tell whether a block gets bytes below ``boundary`` only in this plan: by a copy, a load or a forward (T17, COW-4).
+
+    Copies run first, so a block that waits for its own bytes cannot be a source in the same step.
+    """
+    if any(destination == block for _, _, destination in world.plan.copies):
+        return True
+    tables = {request.request: request.groups[group].table for request in world.requests}
+    return any(
+        entry.loaded_from < boundary and block in tables[entry.request][index : index + 1]
+        for entry in world.plan.scheduled
+    )
 
 
 def adopts(wanted: Wanted, lists: Lists) -> bool:

@@ -21,6 +21,8 @@ class Profile:
     withdrawn_keys: Literal["rollback", "keep"] = "rollback"
     recurrent_demand: Literal["exact", "capped"] = "exact"
     append_guard: Literal["all_groups", "per_group"] = "all_groups"
+    clip_stops: Literal["every_group", "clip_unit"] = "every_group"
+    copy_source_guard: Literal["written", "recurrent"] = "written"
     prompt_tail: Literal["P-1", "P"] = "P-1"
     partial_key_after_promotion: Literal["readd", "drop"] = "readd"
     zero_recurrent: Literal["no", "yes"] = "no"
@@ -183,7 +185,7 @@ def configure(
     fine = gate(groups, sizes, unit, caching=caching, dcp_size=dcp_size, interleave=interleave)
     if retention is not None and (retention < 0 or retention % scheduler):
         raise ConfigError(f"retention {retention} is neither None, 0 nor a multiple of S = {scheduler} (2.9)")
-    clip = clip_block_size or (groups[recurrent[0]].block_size if recurrent else 1)
+    clip = clip_block_size or geometry.scheduler_block_size(tuple(groups[g].block_size for g in recurrent) or (1,))
     _positive("clip_block_size", clip, MAX_BLOCKS)
     return Config(
         groups=groups,

@@ -109,7 +109,7 @@ class LookupMismatch(Refusal):
 
 
 class MisalignedExternal(Refusal):
-    """External tokens start at a local prefix that is not a multiple of S, or end between hash boundaries (T14, T29)."""
+    """External tokens start at a local prefix that is not a multiple of S, or are no multiple of A (T14, HB-8)."""
 
     code = "misaligned-external"
 

@@ -191,6 +191,16 @@ def clip_chunk(
     return max(end - start, 0)
 
 
+def close_open_blocks(start: int, amount: int, block_sizes: tuple[int, ...]) -> int:
+    """How many of `amount` tokens a prefill chunk from `start` computes so that no open state block is left behind (T22.5).
+
+    `block_sizes` are those of the recurrent groups. A group's column in which `start` falls holds the state at `start`;
+    a chunk that runs past the column's end without ending there would leave that state under the key of the full block.
+    """
+    ends = [(start // size + 1) * size for size in block_sizes if start % size]
+    return min([amount, *(end - start for end in ends)])
+
+
 def prefill_stops(
     *,
     start: int,

@@ -136,11 +136,11 @@ def _adopted_lists(world: World, action: act.Allocate) -> tuple[tuple[int, ...],
             f"local {action.local} is neither the hit {hit.local} nor, with external tokens, the hit rounded down to S"
         )
     if action.external and (
-        action.local % world.config.scheduler_block_size or action.external % world.config.hash_block_size
+        action.local % world.config.scheduler_block_size or action.external % world.config.alignment
     ):
         raise MisalignedExternal(
             f"external tokens start at a multiple of S = {world.config.scheduler_block_size} and come in multiples of "
-            f"H = {world.config.hash_block_size}, got {action.external} at {action.local} (T14, T29)"
+            f"A = {world.config.alignment}, got {action.external} at {action.local} (T14, HB-8)"
         )
     return lists
 
@@ -182,7 +182,7 @@ def chunk_allowed(world: World, request: Request, start: int, amount: int) -> bo
 def clip(world: World, request: Request, start: int, wanted: int) -> int:
     """Return the tokens a chunk of ``wanted`` tokens from ``start`` is clipped to (T22)."""
     config = world.config
-    return retention.clip_chunk(
+    amount = retention.clip_chunk(
         start=start,
         wanted=wanted,
         num_tokens=request.num_tokens,
@@ -193,6 +193,9 @@ def clip(world: World, request: Request, start: int, wanted: int) -> int:
         junction=request.junction,
         max_chunk=config.max_chunk,
     )
+    if config.profile.clip_stops == "clip_unit" or start >= max(request.num_prompt, request.num_tokens - 1):
+        return amount
+    return retention.close_open_blocks(start, amount, tuple(config.groups[g].block_size for g in config.recurrent))
 
 
 def _running(world: World, action: str, request: int, *phases: Phase) -> Request:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
+from random import Random
 from typing import Any
 
 from attrs import define, evolve, field, frozen
@@ -56,7 +57,7 @@ class Budget:
     fault_walks: int
 
 
-FULL = Budget(walks=40, examples=25, machine_steps=40, fault_walks=40)
+FULL = Budget(walks=40, examples=40, machine_steps=50, fault_walks=40)
 QUICK = Budget(walks=12, examples=10, machine_steps=30, fault_walks=20)
 
 
@@ -292,9 +293,8 @@ def _machine(job: Job) -> Done:
     options, scope = job.options, scopes.by_name(job.scope)
     laws, config, budget = chosen_laws(options), scope.config(), _budget(options)
     limits = scope.limits(config)
-    ran = machine.run_machine(
-        config, laws, options.seed, budget.examples, budget.machine_steps, limits, _only(options)
-    )
+    seed = Random(f"{options.seed}/{scope.name}").getrandbits(32)
+    ran = machine.run_machine(config, laws, seed, budget.examples, budget.machine_steps, limits, _only(options))
     found: tuple[Counterexample, ...] = ()
     if ran.violation is not None:
         found = (_example(job, config, limits, ran.actions, ran.violation, laws, ran.legal, "hypothesis"),)
@@ -333,7 +333,8 @@ def _as_planted(fault: Fault, scope: Scope) -> Iterator[Config]:
     with faults.planted(fault):
         settings = dict(scope.settings)
         if fault.profile is not None:
-            settings["profile"] = evolve(SOUND, **dict([fault.profile]))
+            changes: dict[str, Any] = dict([fault.profile])
+            settings["profile"] = evolve(SOUND, **changes)
         yield evolve(scope, settings=settings).config()
 
 
@@ -345,48 +346,55 @@ def _fault(job: Job) -> Done:
     killed: list[tuple[str, str]] = []
     steps = 0
     for law in laws_of(fault, options) or options.laws:
-        judged = [known for known in all_laws.ALL if known.id == law]
-        for scope in _fault_scopes(fault, options):
-            used, example = _hunt(job, fault, law, judged, scope, premises)
-            steps += used
-            if example is not None:
-                killed.append((law, scope.name))
-                if options.fault:
-                    found.append(example)
-                break
+        used, example = _hunt(job, fault, law, premises)
+        steps += used
+        if example is not None:
+            killed.append((law, example.scope))
+            if options.fault:
+                found.append(example)
     return Done(job, steps, dict(premises), found=tuple(found), killed=tuple(killed))
 
 
-def _fault_scopes(fault: Fault, options: Options) -> list[Scope]:
-    """Return the scopes in which to look for a fault, those it names first."""
+def _fault_scopes(fault: Fault, options: Options) -> list[list[Scope]]:
+    """Return the scopes in which to look for a fault: those it names, then the others."""
     if options.scope:
-        return [scopes.by_name(options.scope)]
+        return [[scopes.by_name(options.scope)]]
     named = [scope for name in fault.scopes for scope in scopes.ALL if scope.name == name]
-    rest = [scope for scope in scopes.chosen(options.quick and bool(named)) if scope not in named]
-    return [*named, *rest]
+    return [named, [scope for scope in scopes.ALL if scope not in named]]
 
 
-def _hunt(
-    job: Job, fault: Fault, law: str, judged: Sequence[Law], scope: Scope, premises: Counter[str]
-) -> tuple[int, Counterexample | None]:
-    """Walk a scope with the fault planted until the law breaks; the counterexample is shrunk only if it is shown."""
+def _hunt(job: Job, fault: Fault, law: str, premises: Counter[str]) -> tuple[int, Counterexample | None]:
+    """Walk with the fault planted until the law breaks: one walk in each scope, then a second one, and so on.
+
+    A walk depends on its scope and number alone, so that a search in one scope finds the same counterexample.
+    """
+    judged = [known for known in all_laws.ALL if known.id == law]
     steps = 0
+    for group in _fault_scopes(fault, job.options):
+        for number in range(_budget(job.options).fault_walks):
+            for scope in group:
+                used, example = _fault_walk(job, fault, law, judged, scope, number, premises)
+                steps += used
+                if example is not None:
+                    return steps, example
+    return steps, None
+
+
+def _fault_walk(
+    job: Job, fault: Fault, law: str, judged: Sequence[Law], scope: Scope, number: int, premises: Counter[str]
+) -> tuple[int, Counterexample | None]:
     try:
         with _as_planted(fault, scope) as config:
             limits = scope.limits(config)
-            for number in range(_budget(job.options).fault_walks):
-                walked = walk.walk(
-                    config, f"{job.options.seed}/{fault.id}/{scope.name}/{number}", WALK_STEPS, judged, limits, only=law
-                )
-                premises.update(walked.premises)
-                steps += walked.steps
-                if walked.violations:
-                    violation = walked.violations[0]
-                    shown = judged if job.options.fault else ()
-                    return steps, _found_fault(job, config, limits, walked, violation, shown, scope)
+            seed = f"{job.options.seed}/{fault.id}/{scope.name}/{number}"
+            walked = walk.walk(config, seed, WALK_STEPS, judged, limits, only=law)
+            premises.update(walked.premises)
+            if not walked.violations:
+                return walked.steps, None
+            shown = judged if job.options.fault else ()
+            return walked.steps, _found_fault(job, config, limits, walked, walked.violations[0], shown, scope)
     except ConfigError as error:
-        return steps, _refused_configuration(job, scope, law, error)
-    return steps, None
+        return 0, _refused_configuration(job, scope, law, error)
 
 
 def _found_fault(
@@ -399,9 +407,7 @@ def _found_fault(
     scope: Scope,
 ) -> Counterexample:
     if job.options.fault:
-        return _example(
-            job, config, limits, walked.actions, violation, judged, walked.legal, "walk", scope.name
-        )
+        return _example(job, config, limits, walked.actions, violation, judged, walked.legal, "walk", scope.name)
     return examples.build(
         config,
         (),
@@ -465,4 +471,3 @@ def replay(example: Counterexample) -> examples.Replayed:
         raise examples.CounterexampleError(str(error)) from error
     with faults.planted(fault):
         return examples.replay(example, all_laws.ALL)
-

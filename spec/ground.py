@@ -13,7 +13,7 @@ from functools import lru_cache
 from kvproof.core.config import Config, Group
 from kvproof.core.contents import GARBAGE, UNWRITTEN
 from kvproof.core.prefixes import Prefixes
-from kvproof.core.world import Phase, Request, Scheduled, Step, World
+from kvproof.core.world import Hit, Phase, Request, Scheduled, Step, World
 from kvproof.spec import naive
 
 NULL = 0
@@ -230,3 +230,19 @@ def misplaced(
 def is_state(config: Config, group: int, content: Sequence[int], node: int) -> bool:
     """Tell whether a block holds the recurrent state of a prefix node on every rank (3.2)."""
     return tuple(content) == (group, *(node,) * config.dcp_size)
+
+
+def sources_written(world: World, hit: Hit, tip: int, local: int) -> bool:
+    """Tell whether every attention block that a hit of ``local`` tokens ends in already holds the prefix below it (COW-4).
+
+    Where it does not, the open plan still has to write it, and putting the admission off by a step is right (T17).
+    """
+    path = lineage(world.prefixes, tip)
+    for group in attention_groups(world.config):
+        size = span(world.config, group)
+        if local % size == 0 or local // size >= len(hit.lists[group]):
+            continue
+        content = world.contents[hit.lists[group][local // size]]
+        if misplaced(world.config, group, content, path, local // size * size, local) is not None:
+            return False
+    return True

@@ -14,8 +14,8 @@ from attrs import frozen
 from kvproof.core.config import Config, Group
 from kvproof.core.pool import Pool
 from kvproof.core.prefixes import Prefixes
-from kvproof.core.world import Request, World
-from kvproof.spec import naive
+from kvproof.core.world import Request
+from kvproof.spec import ground, naive
 
 Entry = tuple[int, int, int, int]
 Keys = dict[tuple[int, int], set[int]]
@@ -72,9 +72,7 @@ def _facts(groups: tuple[Group, ...], dcp_size: int, hash_block: int, caching: b
 def gate(groups: tuple[Group, ...], *, caching: bool, dcp_size: int, hash_block: int) -> bool:
     """Return what 2.4 says about fine-grained hits, without a connector's veto."""
     asked = tuple(
-        naive.GateGroup(
-            KIND_OF_GATE.get(group.kind, group.kind), group.block_size, bool(group.sharded), group.prefix_cacheable
-        )
+        naive.GateGroup(KIND_OF_GATE.get(group.kind, group.kind), group.block_size, bool(group.sharded), group.prefix_cacheable)
         for group in groups
     )
     return naive.gate(asked, caching=caching, allow=True, dcp_size=dcp_size, hash_block=hash_block)
@@ -91,15 +89,6 @@ def alignment(config: Config) -> int:
 # --- prefixes -----------------------------------------------------------------------------------------------------
 
 
-def path(prefixes: Prefixes, node: int) -> list[int]:
-    """Return the nodes at depths 0, 1, ... up to ``node``, walked parent by parent."""
-    nodes = [node]
-    while prefixes.parent[nodes[-1]] >= 0:
-        nodes.append(prefixes.parent[nodes[-1]])
-    nodes.reverse()
-    return nodes
-
-
 def node_at(prefixes: Prefixes, node: int, depth: int) -> int:
     """Return the ancestor of ``node`` at ``depth`` tokens, -1 if the prefix is shorter."""
     if node < 0 or depth < 0 or prefixes.depth[node] < depth:
@@ -107,11 +96,6 @@ def node_at(prefixes: Prefixes, node: int, depth: int) -> int:
     while prefixes.depth[node] > depth:
         node = prefixes.parent[node]
     return node
-
-
-def find(world: World, request: int) -> Request | None:
-    """Return a live request, or None."""
-    return next((found for found in world.requests if found.request == request), None)
 
 
 # --- keys ---------------------------------------------------------------------------------------------------------
@@ -161,7 +145,7 @@ def joint_hit(config: Config, pool: Pool, prefixes: Prefixes, request: Request) 
     if not config.caching or request.skip_reading:
         return 0
     counted = facts(config)
-    nodes = path(prefixes, request.tip)[: request.num_tokens]
+    nodes = ground.lineage(prefixes, request.tip)[: request.num_tokens]
     known = keys(pool).keys()
     reach = {
         members: attention_reach(known, nodes, members, counted.spans[members[0]], config.hash_block_size)
@@ -178,7 +162,7 @@ def joint_hit(config: Config, pool: Pool, prefixes: Prefixes, request: Request) 
 
 def deepest_state(config: Config, pool: Pool, prefixes: Prefixes, request: Request) -> int:
     """Return the deepest boundary below the last token whose state every recurrent group has, 0 if none (HB-12)."""
-    nodes = path(prefixes, request.tip)
+    nodes = ground.lineage(prefixes, request.tip)
     known = keys(pool).keys()
     for n in range(request.num_tokens - 1, 0, -1):
         if has_all(known, nodes[n], facts(config).recurrent):
@@ -188,7 +172,7 @@ def deepest_state(config: Config, pool: Pool, prefixes: Prefixes, request: Reque
 
 def attention_hit(config: Config, pool: Pool, prefixes: Prefixes, request: Request) -> int:
     """Return how deep full attention alone reaches below the last token, 0 if nothing is keyed."""
-    nodes = path(prefixes, request.tip)[: request.num_tokens]
+    nodes = ground.lineage(prefixes, request.tip)[: request.num_tokens]
     known = keys(pool).keys()
     reaches = [
         attention_reach(known, nodes, members, facts(config).spans[members[0]], config.hash_block_size)

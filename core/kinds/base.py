@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from attrs import frozen
@@ -54,6 +53,16 @@ class Admission(Protocol):
         """Tokens known to be computed, the recurrent groups' target."""
 
 
+class InStep(Protocol):
+    """What the open plan will do, asked by the demand of an admission (T17, COW-4)."""
+
+    def registered(self, node: int, group: int) -> bool:
+        """Tell whether a recurrent group registered this key since the step began: its state is not computed yet."""
+
+    def unwritten(self, group: int, index: int, block: int, boundary: int) -> bool:
+        """Tell whether bytes below ``boundary`` of a block at a table index are still to be written by the open plan."""
+
+
 class Kind(Protocol):
     """The functions of a kind module; the module itself is the implementation, so that a name can be rebound."""
 
@@ -80,7 +89,7 @@ class Kind(Protocol):
         state: GroupState,
         adopted: tuple[int, ...],
         wanted: Admission,
-        cached: Callable[[int, int], bool],
+        step: InStep,
     ) -> int:
         """Return the blocks this group will take or pull from the free queue (T17)."""
 

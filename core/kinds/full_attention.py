@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from attrs import evolve
@@ -12,7 +11,7 @@ from kvproof.core import pool as pools
 from kvproof.core import work as works
 from kvproof.core.errors import ContractBroken
 from kvproof.core.kinds import caching
-from kvproof.core.kinds.base import Admission, Capabilities
+from kvproof.core.kinds.base import Admission, Capabilities, InStep
 from kvproof.core.pool import NO_KEY, NULL_BLOCK, Pool
 from kvproof.core.work import Work
 
@@ -90,16 +89,27 @@ def demand(
     state: GroupState,
     adopted: tuple[int, ...],
     wanted: Admission,
-    cached: Callable[[int, int], bool],
+    step: InStep,
 ) -> int:
-    """Return the new blocks, the adopted ones that leave the free queue, and one for an owed copy (T17)."""
-    del cached
+    """Return the new blocks, the adopted ones that leave the free queue, and one for an owed copy (T17).
+
+    More than the pool has, if the block to be copied is still to be written in this very step: the copy runs before.
+    """
+    if copies_too_early(work, group, adopted, wanted, step):
+        return len(work.pool.ref) + 1
     required = geometry.ceil_div(wanted.slots, work.config.sizes[group])
     if not wanted.first:
         return max(required - len(state.table), 0)
     new = max(required - len(adopted), 0)
     evictable = sum(1 for block in adopted if block != NULL_BLOCK and work.pool.ref[block] == 0)
     return new + evictable + copy_demand(wanted.local, work.config.sizes[group])
+
+
+def copies_too_early(work: Work, group: int, adopted: tuple[int, ...], wanted: Admission, step: InStep) -> bool:
+    """Tell whether the source of the copy that a hit inside a block owes is unwritten below the hit (T17, COW-4)."""
+    if work.config.profile.copy_source_guard == "recurrent" or not copy_demand(wanted.local, work.config.sizes[group]):
+        return False
+    return bool(adopted) and step.unwritten(group, len(adopted) - 1, adopted[-1], wanted.local)
 
 
 def copy_demand(local: int, size: int) -> int:

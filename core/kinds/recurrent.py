@@ -14,7 +14,7 @@ from kvproof.core import geometry, retention
 from kvproof.core import pool as pools
 from kvproof.core import work as works
 from kvproof.core.kinds import caching, full_attention
-from kvproof.core.kinds.base import Admission, Capabilities
+from kvproof.core.kinds.base import Admission, Capabilities, InStep
 from kvproof.core.pool import NO_KEY, NULL_BLOCK, Pool
 from kvproof.core.work import Work
 
@@ -95,11 +95,11 @@ def demand(
     state: GroupState,
     adopted: tuple[int, ...],
     wanted: Admission,
-    cached: Callable[[int, int], bool],
+    step: InStep,
 ) -> int:
     """Return the blocks wanted, or more than the pool has if the adopted state is computed in this very step (T17)."""
     pool = work.pool
-    if adopted and cached(pool.key_node[adopted[-1]], group):
+    if adopted and step.registered(pool.key_node[adopted[-1]], group):
         return len(pool.ref) + 1
     size = work.config.sizes[group]
     copy = owed_copy(state, wanted, size)

@@ -98,6 +98,12 @@ def chunk(config: Config, request: Request, start: int, wanted: int) -> int:
             junction=request.junction,
         )
     )
+    if config.profile.clip_stops == "every_group":
+        for group in config.recurrent:
+            size = config.groups[group].block_size
+            edge = next(n for n in range(start, start + size + 1) if n % size == 0)
+            if start < edge < end:
+                end = edge
     return max(end - start, 0)
 
 
@@ -115,10 +121,10 @@ def amounts(config: Config, request: Request, start: int) -> tuple[int, ...]:
 
 
 def external_amounts(config: Config, request: Request, local: int) -> tuple[int, ...]:
-    """Return legal external token counts behind ``local``: multiples of H that leave a token to compute (T14, T29)."""
+    """Return legal external token counts behind ``local``: multiples of A that leave a token to compute (T14, T29)."""
     if local % config.scheduler_block_size:
         return ()
-    return tuple(range(config.hash_block_size, request.num_tokens - local, config.hash_block_size))
+    return tuple(range(config.alignment, request.num_tokens - local, config.alignment))
 
 
 def adoptable(config: Config, hit: Hit) -> tuple[int, ...]:
@@ -282,9 +288,7 @@ def appends(world: World, row: int) -> list[Action]:
     shapes += [tuple(min(2, rooms[g]) if g == group else 0 for g in groups) for group in groups]
     shapes.append(tuple(rooms))
     return [
-        act.AppendRows(row, tuple(block_ids(world, count) for count in shape))
-        for shape in dict.fromkeys(shapes)
-        if any(shape)
+        act.AppendRows(row, tuple(block_ids(world, count) for count in shape)) for shape in dict.fromkeys(shapes) if any(shape)
     ]
 
 
@@ -331,9 +335,7 @@ def first_allocations(config: Config, request: Request, hit: Hit, limits: Limits
     found: list[Action] = []
     if not hit.diverged:
         for amount in amounts(config, request, hit.local):
-            found += [
-                act.Allocate(request.request, amount, local=hit.local, lookahead=extra) for extra in limits.lookahead
-            ]
+            found += [act.Allocate(request.request, amount, local=hit.local, lookahead=extra) for extra in limits.lookahead]
     if limits.external:
         for local in adoptable(config, hit):
             for external in external_amounts(config, request, local):
@@ -522,11 +524,11 @@ def _bad_first(world: World, request: Request, hit: Hit) -> list[Action]:
     rest = request.num_tokens - aligned
     if config.hash_block_size > 1 and rest > 1:
         found.append(act.Allocate(number, 1, local=aligned, external=1))
+    if config.alignment > config.hash_block_size and rest > config.hash_block_size:
+        found.append(act.Allocate(number, 1, local=aligned, external=config.hash_block_size))
     whole = -(-rest // config.hash_block_size) * config.hash_block_size
     found.append(act.Allocate(number, 1, local=aligned, external=whole))
-    return found + [
-        act.Allocate(number, amount, local=hit.local) for amount in unclipped(config, request, hit.local)[:3]
-    ]
+    return found + [act.Allocate(number, amount, local=hit.local) for amount in unclipped(config, request, hit.local)[:3]]
 
 
 def pick_disabled(actions: Sequence[Action], at: int) -> Action:

@@ -6,6 +6,7 @@ walker, so that few steps reach far. Bounded by examples and steps, never by tim
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from attrs import define, field, frozen
@@ -145,11 +146,7 @@ def run_machine(
         suppress_health_check=list(HealthCheck),
         phases=(Phase.generate, Phase.shrink),
     )
-    try:
+    with contextlib.suppress(_Broken):
         run_state_machine_as_test(machine, settings=chosen)
-    except _Broken:
-        pass
     actions, violation, legal = session.failure or ((), None, True)
-    return MachineResult(
-        violation, actions, legal, dict(session.judge.premises), dict(session.tracker.counts), session.steps
-    )
+    return MachineResult(violation, actions, legal, dict(session.judge.premises), dict(session.tracker.counts), session.steps)

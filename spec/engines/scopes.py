@@ -35,9 +35,7 @@ class Scope:
         return evolve(enabled.limits_for(config), **self.bounds)
 
 
-def _scope(
-    name: str, *groups: Group, quick: bool = False, bounds: Mapping[str, Any] | None = None, **settings: Any
-) -> Scope:
+def _scope(name: str, *groups: Group, quick: bool = False, bounds: Mapping[str, Any] | None = None, **settings: Any) -> Scope:
     return Scope(name, groups, settings, bounds or {}, quick)
 
 
@@ -57,19 +55,22 @@ ALL: tuple[Scope, ...] = (
     _scope("fa4-m4", _full(4), _mamba(4), max_model_len=32, num_blocks=12),
     _scope("fa2-m8", _full(2), _mamba(8), max_model_len=32, num_blocks=16, connectors=(False,), quick=True),
     _scope("fa8-m2", _full(8), _mamba(2), max_model_len=32, num_blocks=12, retention=0, connectors=(True,)),
-    _scope("m4-fa4", _mamba(4), _full(4), hash_block_size=2, max_model_len=28, num_blocks=9, append_expansion=2),
+    _scope(
+        "m4-fa4",
+        _mamba(4),
+        _full(4),
+        hash_block_size=2,
+        max_model_len=28,
+        num_blocks=9,
+        append_expansion=2,
+        connectors=(False,),
+    ),
     # Two ranks: attention entries span two blocks, Mamba stays replicated, hits may end inside an attention entry.
     _scope("fa4-m4-n2", _full(4), _mamba(4), dcp_size=2, max_model_len=32, num_blocks=12, quick=True),
-    _scope(
-        "fa4-m4-n2-tight", _full(4), _mamba(4), dcp_size=2, interleave=4, max_model_len=24, num_blocks=6, retention=8
-    ),
-    _scope(
-        "fa2-m8-n2", _full(2), _mamba(8), dcp_size=2, interleave=2, max_model_len=40, num_blocks=14, connectors=(True,)
-    ),
+    _scope("fa4-m4-n2-tight", _full(4), _mamba(4), dcp_size=2, interleave=4, max_model_len=24, num_blocks=6, retention=8),
+    _scope("fa2-m8-n2", _full(2), _mamba(8), dcp_size=2, interleave=2, max_model_len=40, num_blocks=14, connectors=(True,)),
     _scope("fa8-m2-n2", _full(8), _mamba(2), dcp_size=2, interleave=4, max_model_len=36, num_blocks=14),
-    _scope(
-        "fa4r-m4-n2", _full(4, False), _mamba(4), dcp_size=2, max_model_len=32, num_blocks=10, connectors=(True, False)
-    ),
+    _scope("fa4r-m4-n2", _full(4, False), _mamba(4), dcp_size=2, max_model_len=32, num_blocks=10, connectors=(True, False)),
     _scope(
         "fa4-m4-m4-n2",
         _full(4),
@@ -96,7 +97,15 @@ ALL: tuple[Scope, ...] = (
         quick=True,
     ),
     _scope(
-        "fa4-fa4r-m4-n2", _full(4), _full(4, False), _mamba(4), dcp_size=2, max_model_len=32, num_blocks=16, retention=0
+        "fa4-fa4r-m4-n2",
+        _full(4),
+        _full(4, False),
+        _mamba(4),
+        dcp_size=2,
+        max_model_len=32,
+        num_blocks=16,
+        retention=0,
+        connectors=(False,),
     ),
     # Four ranks, with a block per rank smaller than, equal to and larger than the Mamba block.
     _scope("fa2-m4-n4", _full(2), _mamba(4), dcp_size=4, max_model_len=40, num_blocks=12, retention=0, quick=True),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attrs import evolve
+from attrs import evolve, has
 
 from kvproof.core.actions import Action, AppendRows
 from kvproof.core.config import Config, Group, configure
@@ -55,7 +55,7 @@ def scheduler_side(moment: Moment) -> tuple[tuple[str, object], ...]:
     """Return what the scheduler decided and holds after one action, by name."""
     decided: object
     if moment.record is not None:
-        decided = evolve(moment.record, reads=())
+        decided = evolve(moment.record, reads=(), branches=(), local_lengths=())
     else:
         decided = moment.refusal.code if moment.refusal is not None else None
     after = moment.after
@@ -68,6 +68,20 @@ def scheduler_side(moment: Moment) -> tuple[tuple[str, object], ...]:
     )
 
 
+def narrowed(one: object, other: object, place: str) -> tuple[str, object, object]:
+    """Descend into two different values to the first part that differs; return its place and the two parts."""
+    if type(one) is type(other):
+        for attribute in getattr(type(one), "__attrs_attrs__", ()):
+            left, right = getattr(one, attribute.name), getattr(other, attribute.name)
+            if left != right:
+                return narrowed(left, right, f"{place}.{attribute.name}")
+    if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
+        for index, (left, right) in enumerate(zip(one, other, strict=True)):
+            if left != right and (has(type(left)) or isinstance(left, tuple)):
+                return narrowed(left, right, f"{place}[{index}]")
+    return place, one, other
+
+
 def first_difference(config: Config, twin: Config, actions: Sequence[Action]) -> Evidence | None:
     """Return the first action after which the two runs differ on the scheduler's side, None if there is none.
 
@@ -77,12 +91,13 @@ def first_difference(config: Config, twin: Config, actions: Sequence[Action]) ->
     for position, (left, right) in enumerate(zip(moments(config, actions), moments(twin, actions), strict=True)):
         for (name, one), (_, other) in zip(scheduler_side(left), scheduler_side(right), strict=True):
             if one != other:
+                place, here, there = narrowed(one, other, name)
                 return Evidence.of(
                     "the scheduler's side differs between the twins",
                     action=position,
-                    of=type(left.action).__name__,
-                    differs=name,
-                    expected=one,
-                    actual=other,
+                    kind=type(left.action).__name__,
+                    differs=place,
+                    here=here,
+                    twin=there,
                 )
     return None

@@ -26,8 +26,7 @@ class Fault:
     """A named way to be wrong.
 
     ``laws`` must each catch it. It is either a set of ``patches`` or the ``profile`` (field, value) that a release has.
-    ``scopes`` names the scopes of ``engines.scopes`` where generation finds it, the fastest first; ``own`` makes a
-    configuration that only this fault needs, to be tried before them.
+    ``scopes`` names the scopes of ``engines.scopes`` where generation finds it, the fastest first.
     """
 
     id: str
@@ -37,7 +36,6 @@ class Fault:
     patches: tuple[Patch, ...] = ()
     profile: tuple[str, str] | None = None
     scopes: tuple[str, ...] = ()
-    own: Callable[[], Config] | None = None
 
 
 _planted: list[str] = []
@@ -65,10 +63,7 @@ def planted(fault: Fault) -> Iterator[Fault]:
 
 
 def _places(fault: Fault) -> list[tuple[ModuleType, str]]:
-    return [
-        (importlib.import_module(module) if isinstance(module, str) else module, name)
-        for module, name, _ in fault.patches
-    ]
+    return [(importlib.import_module(module) if isinstance(module, str) else module, name) for module, name, _ in fault.patches]
 
 
 def _function(fault: Fault, module: ModuleType, name: str) -> Callable[..., Any]:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from attrs import evolve
 
 from kvproof.core import allocation, contents, execute, plans
 from kvproof.core import pool as pools
 from kvproof.core import work as works
-from kvproof.core.contents import Cells
+from kvproof.core.config import Config
 from kvproof.core.kinds import full_attention, recurrent
 from kvproof.core.pool import Pool
 from kvproof.core.work import Work
-from kvproof.core.world import GroupState, Plan, Step, World
+from kvproof.core.world import GroupState, Plan, Step
 from kvproof.spec.faults.base import Fault
 
 _queue_copy = works.queue_copy
-_run_part = execute.run_part
 
 
 def _no_debt(state: GroupState, index: int, block: int) -> GroupState:
@@ -48,9 +45,9 @@ def _destinations(copies: tuple[tuple[int, int, int], ...]) -> tuple[int, ...]:
     return tuple(destination for _, _, destination in copies)
 
 
-def _nothing_is_fresh(plan: Plan) -> Callable[[int, int], bool]:
-    del plan
-    return lambda node, group: False
+def _nothing_is_fresh(plan: Plan, node: int, group: int) -> bool:
+    del plan, node, group
+    return False
 
 
 def _keys_stay_too(pool: Pool, source: int, copy: int) -> Pool:
@@ -70,20 +67,14 @@ def _no_reference(pool: Pool, block: int) -> Pool:
     return pool
 
 
-def _copies_on_one_rank(
-    world: World, step: Step, part: str
-) -> tuple[tuple[Cells, ...], World, tuple[execute.Read, ...]]:
-    if part != "copy":
-        return _run_part(world, step, part)
-    memory = list(world.contents)
+def _copies_on_one_rank(memory: execute.Memory, step: Step, config: Config) -> None:
+    before = tuple(memory)
     for group, source, destination in step.copies:
-        spec = world.config.groups[group]
-        cells = contents.block_cells(group in world.config.recurrent, spec.block_size, world.config.dcp_size)
-        of_rank_0 = 1 + cells // world.config.dcp_size
-        there = contents.as_group(world.contents[destination], group, cells)
-        copied = contents.as_group(world.contents[source], group, cells)
+        cells = contents.block_cells(group in config.recurrent, config.groups[group].block_size, config.dcp_size)
+        of_rank_0 = 1 + cells // config.dcp_size
+        copied = contents.as_group(before[source], group, cells)
+        there = contents.as_group(memory[destination], group, cells)
         memory[destination] = (*copied[:of_rank_0], *there[of_rank_0:])
-    return tuple(memory), world, ()
 
 
 FAULTS: tuple[Fault, ...] = (
@@ -155,6 +146,6 @@ FAULTS: tuple[Fault, ...] = (
         "a block is copied on the first DCP rank only",
         "#50493",
         ("DS-5", "COW-2"),
-        ((execute, "run_part", _copies_on_one_rank),),
+        ((execute, "run_copies", _copies_on_one_rank),),
     ),
 )

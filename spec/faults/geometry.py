@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import evolve
-
 from kvproof.core import config as configs
-from kvproof.core import contents, geometry, reachability
-from kvproof.core.config import Config
+from kvproof.core import geometry, reachability
+from kvproof.core.config import Group
 from kvproof.core.kinds import recurrent
 from kvproof.spec.faults.base import Fault
 
-_gate = geometry.fine_grained_gate
-_cell_map = contents.cell_map
-_config = configs.Config
+_fine_grained_gate = geometry.fine_grained_gate
+_gate = configs.gate
 
 
 def _width_scaled_for_every_group(block_size: int, sharded: bool, dcp_size: int, max_model_len: int) -> int:
@@ -28,7 +25,7 @@ def _size_scaled_for_every_group(block_size: int, sharded: bool, dcp_size: int) 
 
 
 def _gate_on_one_rank_only(**conditions: Any) -> bool:
-    return conditions["dcp_size"] == 1 and _gate(**conditions)
+    return conditions["dcp_size"] == 1 and _fine_grained_gate(**conditions)
 
 
 def _gate_accepts_equal_sizes(dcp_size: int, block_size: int, hash_block_size: int) -> bool:
@@ -36,11 +33,11 @@ def _gate_accepts_equal_sizes(dcp_size: int, block_size: int, hash_block_size: i
     return block_size >= hash_block_size
 
 
-def _gate_asks_for_interleave(**fields: Any) -> Config:
-    config = _config(**fields)
-    if config.fine_grained and config.hash_block_size % (config.interleave * config.dcp_size):
-        return evolve(config, fine_grained=False, alignment=config.scheduler_block_size)
-    return config
+def _gate_asks_for_interleave(
+    groups: tuple[Group, ...], sizes: tuple[int, ...], unit: int, *, caching: bool, dcp_size: int, interleave: int
+) -> bool:
+    opened = _gate(groups, sizes, unit, caching=caching, dcp_size=dcp_size, interleave=interleave)
+    return opened and unit % (interleave * dcp_size) == 0
 
 
 def _short_segment_forgotten(j: int, n: int, count: int | None, window: int, eagle: bool = False) -> bool:
@@ -53,24 +50,13 @@ def _owned_by_one_rank(position: int, rank: int, block_size: int, sharded: bool,
     return geometry.owner_rank(position, block_size, dcp_size, interleave) == rank
 
 
-def _cells_of_one_rank(
-    recurrent: bool, block_size: int, sharded: bool, dcp_size: int, interleave: int
-) -> tuple[tuple[int, ...], ...]:
-    cells = _cell_map(recurrent, block_size, sharded, dcp_size, interleave)
-    if recurrent or sharded:
-        return cells
-    return tuple(
-        (ranks[geometry.owner_rank(position, block_size, dcp_size, interleave)],) for position, ranks in enumerate(cells)
-    )
-
-
 def _offset_inside_one_rank(position: int, block_size: int, sharded: bool, dcp_size: int, interleave: int) -> int:
     del sharded, dcp_size, interleave
     return position % block_size
 
 
-def _context_of_the_second_rank(prefix_length_global: int) -> bool:
-    return geometry.local_length(prefix_length_global, 1, 2, 1) > 0
+def _each_rank_for_itself(prefix_tokens: int, dcp_size: int) -> tuple[bool, ...]:
+    return tuple(geometry.local_length(prefix_tokens, rank, dcp_size, 1) > 0 for rank in range(dcp_size))
 
 
 def _same_length_on_every_rank(num_tokens: int, rank: int, dcp_size: int, interleave: int) -> int:
@@ -119,14 +105,14 @@ FAULTS: tuple[Fault, ...] = (
         "a rank decides from its own share of the prefix whether there is context to attend to",
         "src",
         ("DS-10",),
-        ((geometry, "has_context", _context_of_the_second_rank),),
+        ((geometry, "context_branches", _each_rank_for_itself),),
     ),
     Fault(
         "M-SLOT-1",
         "a replicated group's positions are written only on the rank that would own them if it were sharded",
         "src",
         ("DS-2",),
-        ((geometry, "owns", _owned_by_one_rank), (contents, "cell_map", _cells_of_one_rank)),
+        ((geometry, "owns", _owned_by_one_rank),),
     ),
     Fault(
         "M-SLOT-2",
@@ -147,6 +133,6 @@ FAULTS: tuple[Fault, ...] = (
         "the gate also asks that whole interleave rounds of all ranks fit into the hash block",
         "src",
         ("DS-8", "HB-11"),
-        ((configs, "Config", _gate_asks_for_interleave),),
+        ((configs, "gate", _gate_asks_for_interleave),),
     ),
 )

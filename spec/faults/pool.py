@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from attrs import evolve
 
 from kvproof.core import allocation
-from kvproof.core import config as configs
 from kvproof.core import pool as pools
-from kvproof.core.config import Config, Group
 from kvproof.core.pool import NULL_BLOCK, Pool
 from kvproof.core.work import Work
 from kvproof.core.world import Request, World
@@ -27,6 +25,12 @@ def _all_behind(free: tuple[int, ...], unkeyed: tuple[int, ...], keyed: tuple[in
 def _stays_queued(free: tuple[int, ...], block: int) -> tuple[int, ...]:
     del block
     return free
+
+
+def _taken_whatever_the_references(pool: Pool, count: int) -> tuple[Pool, tuple[int, ...]]:
+    handed_out = set(pool.free[: max(count, 0)])
+    ref = tuple(0 if block in handed_out else held for block, held in enumerate(pool.ref))
+    return _take(evolve(pool, ref=ref), count)
 
 
 def _null_released_too(pool: Pool, blocks: Sequence[int]) -> Pool:
@@ -72,11 +76,6 @@ def _group_by_group(
     return tuple(external)
 
 
-def _four_attention_groups() -> Config:
-    """The last of several groups often finds its hits at the front of a nearly empty queue."""
-    return configs.configure((Group("full_attention", 2),) * 4, max_model_len=12, num_blocks=30, connectors=(True,))
-
-
 FAULTS: tuple[Fault, ...] = (
     Fault(
         "M-POOL-1",
@@ -87,10 +86,10 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "M-POOL-2",
-        "adopting a free block leaves it in the free queue",
+        "adopting a free block leaves it in the free queue, and it is handed out while it is held",
         "src",
         ("PC-1", "PC-2", "PC-3"),
-        ((pools, "leave_queue", _stays_queued),),
+        ((pools, "leave_queue", _stays_queued), (pools, "take", _taken_whatever_the_references)),
     ),
     Fault(
         "M-POOL-3",
@@ -126,6 +125,5 @@ FAULTS: tuple[Fault, ...] = (
         "#33775",
         ("PC-6",),
         ((allocation, "admit", _group_by_group),),
-        own=_four_attention_groups,
     ),
 )

@@ -27,10 +27,31 @@ FAULTS: tuple[Fault, ...] = (
         profile=("recurrent_demand", "capped"),
     ),
     Fault(
+        "M-MAM-5",
+        "a chunk that starts inside a state block runs past its end: the old state stays under the full block's key",
+        "#47861",
+        ("CC-3",),
+        profile=("clip_stops", "clip_unit"),
+    ),
+    Fault(
         "M-TAIL-4",
         "the attention tail of a prompt is registered at its last hash boundary, which a resend may not hit",
         "before 0.32",
         ("LV-10",),
         profile=("prompt_tail", "P"),
+    ),
+    Fault(
+        "M-COW-11",
+        "an attention block is copied in the step that still has to write it: only recurrent sources are guarded",
+        "docs/findings/copy-source.md",
+        ("COW-4", "COW-7"),
+        profile=("copy_source_guard", "recurrent"),
+    ),
+    Fault(
+        "M-MAM-8",
+        "chunks stop at the clipping unit only, and run past the end of a larger recurrent block",
+        "docs/findings/clip-stops.md",
+        ("CC-3",),
+        profile=("clip_stops", "clip_unit"),
     ),
 )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from kvproof.core import geometry, retention, worker
+from kvproof.core import geometry, worker
 from kvproof.core.config import Config
 from kvproof.core.kinds import recurrent
 from kvproof.core.pool import NULL_BLOCK, Pool
@@ -35,11 +33,6 @@ def _column_in_smallest_blocks(config: Config, group: int, computed: int) -> int
     return worker.column_of(computed, min(spec.block_size for spec in config.groups))
 
 
-def _never_clipped(*, start: int, wanted: int, **limits: Any) -> int:
-    del start, limits
-    return wanted
-
-
 def _published_at_the_block_end(work: Work, group: int, block: int, boundary: int) -> None:
     size = work.config.sizes[group]
     _publish(work, group, block, geometry.ceil_div(boundary, size) * size)
@@ -66,13 +59,6 @@ FAULTS: tuple[Fault, ...] = (
         "#53142, #55600",
         ("TB-7", "CC-2"),
         ((worker, "seed_column", _column_in_smallest_blocks),),
-    ),
-    Fault(
-        "M-MAM-5",
-        "prefill chunks end anywhere, not at block boundaries",
-        "#47861",
-        ("CC-3",),
-        ((retention, "clip_chunk", _never_clipped),),
     ),
     Fault(
         "M-HO-1",

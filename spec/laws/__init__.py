@@ -3,20 +3,58 @@
 from __future__ import annotations
 
 from kvproof.spec.exits import UserError
-from kvproof.spec.laws import boundaries, contents, copies, handoffs, liveness, pool, scaling, tables
+from kvproof.spec.laws import (
+    boundaries,
+    contents,
+    copies,
+    equivalences,
+    handoffs,
+    hits,
+    liveness,
+    pool,
+    scaling,
+    tables,
+)
 from kvproof.spec.laws.base import Law
 
-ALL: tuple[Law, ...] = (
-    *tables.LAWS,
-    *boundaries.LAWS,
-    *scaling.LAWS,
-    *copies.LAWS,
-    *handoffs.LAWS,
-    *pool.LAWS,
-    *contents.LAWS,
-    *liveness.LAWS,
+FAMILIES: dict[str, str] = {
+    "TB": "Block tables",
+    "HB": "Hash boundaries",
+    "DS": "DCP scaling",
+    "COW": "Copy-on-write",
+    "HO": "Handoffs",
+    "PC": "Pool conservation",
+    "CC": "Content correctness",
+    "LV": "Liveness",
+}
+"""The families in the order of docs/semantics.md, section 5."""
+
+
+def _in_order(laws: tuple[Law, ...]) -> tuple[Law, ...]:
+    families = list(FAMILIES)
+
+    def place(law: Law) -> tuple[int, int]:
+        family, _, number = law.id.partition("-")
+        return families.index(family), int(number)
+
+    return tuple(sorted(laws, key=place))
+
+
+ALL: tuple[Law, ...] = _in_order(
+    (
+        *tables.LAWS,
+        *boundaries.LAWS,
+        *hits.LAWS,
+        *scaling.LAWS,
+        *equivalences.LAWS,
+        *copies.LAWS,
+        *handoffs.LAWS,
+        *pool.LAWS,
+        *contents.LAWS,
+        *liveness.LAWS,
+    )
 )
-"""Every law, in the order of the families in docs/semantics.md, section 5."""
+"""Every law, by family and number."""
 
 
 def by_id(law: str) -> Law:

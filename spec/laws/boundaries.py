@@ -1,20 +1,16 @@
-"""Laws of hash boundaries, keys and hits: family HB (semantics 5.2).
+"""Laws of hash boundaries and keys: family HB without the hits (semantics 5.2).
 
-The truth comes from the key map, from walking prefixes and from the search of ``naive_hits``. ``configure`` is called by
-HB-1 and HB-11 as what they judge, never to judge by.
+The truth comes from the key map and from walking prefixes. ``configure`` is called by HB-1 as what it judges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from kvproof.core import config as configs
-from kvproof.core.actions import Allocate, Lookup, Withdraw
+from kvproof.core.actions import Allocate, Withdraw
 from kvproof.core.config import Config
 from kvproof.core.errors import ConfigError
 from kvproof.core.pool import NO_KEY, NULL_BLOCK
-from kvproof.core.world import Request, Status
-from kvproof.spec import naive, naive_hits
+from kvproof.spec import ground, naive, naive_hits
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
 
@@ -24,7 +20,8 @@ def _accepted_sizes(config: Config) -> Findings:
     cacheable = tuple(group.prefix_cacheable for group in config.groups)
     active = config.caching or bool(config.connectors)
     found = []
-    asked: list[int | None] = [None, *sorted({1, 2, 3, config.hash_block_size, *spans, min(spans) + 1, naive.common_multiple(spans)})]
+    units = {1, 2, 3, config.hash_block_size, *spans, min(spans) + 1, naive.common_multiple(spans)}
+    asked: list[int | None] = [None, *sorted(units)]
     for unit in asked:
         expected = naive.resolve_sizes(spans, cacheable, active=active, requested=unit)
         try:
@@ -132,9 +129,7 @@ def _key_in_its_column(moment: Moment) -> Findings:
 def _primary_has_tokens(moment: Moment) -> Findings:
     """HB-4: a block has a primary key iff it has the token count and the group of one."""
     pool = moment.after.pool
-    if pool is moment.before.pool or all(node == NO_KEY for node in pool.key_node) and not any(
-        tokens != NO_KEY for tokens in pool.key_tokens
-    ):
+    if pool is moment.before.pool or (set(pool.key_node) == {NO_KEY} and set(pool.key_tokens) == {NO_KEY}):
         return None
     return [
         Evidence.of("a primary key without tokens, or the reverse", block=block, node=node, group=group, tokens=tokens)
@@ -210,158 +205,6 @@ def _promotion_increases(moment: Moment) -> Findings:
     return found if judged else None
 
 
-def _hit_is_aligned(moment: Moment) -> Findings:
-    """HB-8 (local): a hit ends at a multiple of A."""
-    if moment.record is None or moment.record.local == 0:
-        return None
-    step = naive_hits.alignment(moment.before.config)
-    if moment.record.local % step:
-        return [Evidence.of("a hit that does not end on the alignment", local=moment.record.local, alignment=step)]
-    return ()
-
-
-def _something_is_left_to_compute(moment: Moment) -> Findings:
-    """HB-9: a hit, and with a recurrent group hit and external tokens together, leave the last token to be computed."""
-    action, record = moment.action, moment.record
-    if record is None or not isinstance(action, Lookup | Allocate):
-        return None
-    request = naive_hits.find(moment.before, action.request)
-    if request is None:
-        return None
-    if isinstance(action, Lookup):
-        covered, most = record.local, request.num_tokens - 1
-    else:
-        if request.status is Status.RUNNING or not record.admitted:
-            return None
-        recurrent = bool(naive_hits.facts(moment.before.config).recurrent)
-        covered = action.local + action.external
-        most = request.num_tokens - 1 if recurrent or not action.external else request.num_tokens
-    if covered == 0:
-        return None
-    if covered > most:
-        return [
-            Evidence.of(
-                "a hit leaves nothing to compute", request=request.request, covered=covered, num_tokens=request.num_tokens
-            )
-        ]
-    return ()
-
-
-def _joint_lookup(moment: Moment) -> Request | None:
-    """Return the request of a lookup that promises one boundary for all groups, else None."""
-    if moment.record is None or moment.record.diverged or not isinstance(moment.action, Lookup):
-        return None
-    return naive_hits.find(moment.before, moment.action.request)
-
-
-def _hit_is_resumable(moment: Moment) -> Findings:
-    """HB-10: every group's list is what it needs to resume at the joint hit."""
-    request = _joint_lookup(moment)
-    if request is None or moment.record is None or moment.record.local == 0:
-        return None
-    world, hit = moment.before, moment.record.local
-    known = naive_hits.keys(world.pool)
-    nodes = naive_hits.path(world.prefixes, request.tip)
-    facts = naive_hits.facts(world.config)
-    found = []
-    for members in facts.classes:
-        for group in members:
-            size, blocks = facts.spans[group], moment.record.lists[group]
-            if hit >= len(nodes) or len(blocks) != len(range(0, hit, size)):
-                found.append(Evidence.of("a list does not cover the hit", group=group, hit=hit, blocks=blocks))
-                continue
-            if group in facts.recurrent:
-                if any(blocks[:-1]) or blocks[-1] not in known.get((nodes[hit], group), ()):
-                    found.append(Evidence.of("no state of exactly the hit", group=group, hit=hit, blocks=blocks))
-                continue
-            for column, block in enumerate(blocks):
-                end = (column + 1) * size
-                # the last block may be known by any boundary from the hit on, the others by their edge only
-                boundaries = range(min(hit, end), min(end, len(nodes) - 1) + 1) if end >= hit else range(end, end + 1)
-                if not any(block in known.get((nodes[n], group), ()) for n in boundaries):
-                    found.append(
-                        Evidence.of("a hit block has no key that covers the hit", group=group, hit=hit, column=column, block=block)
-                    )
-    return found
-
-
-def gate_variants(config: Config) -> Iterator[tuple[int, int, int]]:
-    """Yield (N, I, requested unit) around a configuration: what the gate depends on, and the interleave, which it must not."""
-    smallest = min((group.block_size for group in config.groups if group.sharded), default=1)
-    units = sorted({1, config.hash_block_size, *(group.block_size for group in config.groups)})
-    for dcp_size in sorted({1, 2, config.dcp_size}):
-        for interleave in sorted({1, smallest}):
-            for unit in units:
-                yield dcp_size, interleave, unit
-
-
-def _gate_is_the_definition(config: Config) -> Findings:
-    """HB-11: fine-grained hits are on iff the four conditions of 2.4 hold, here and around this configuration."""
-    found = []
-    facts = naive_hits.facts(config)
-    expected = config.hash_block_size if config.fine_grained else facts.scheduler_block
-    if config.fine_grained != facts.gate:
-        found.append(
-            Evidence.of(
-                "the fine-grained gate is wrong",
-                expected=facts.gate,
-                actual=config.fine_grained,
-                dcp_size=config.dcp_size,
-                interleave=config.interleave,
-                unit=config.hash_block_size,
-            )
-        )
-    if config.alignment != expected:
-        found.append(Evidence.of("the alignment does not follow the gate", expected=expected, actual=config.alignment))
-    for dcp_size, interleave, unit in gate_variants(config):
-        try:
-            built = configs.configure(
-                config.groups, dcp_size=dcp_size, interleave=interleave, hash_block_size=unit, caching=config.caching
-            )
-        except ConfigError:
-            continue
-        wanted = naive_hits.gate(
-            config.groups, caching=config.caching, dcp_size=dcp_size, hash_block=built.hash_block_size
-        )
-        if built.fine_grained != wanted:
-            found.append(
-                Evidence.of(
-                    "the fine-grained gate is wrong for these groups",
-                    expected=wanted,
-                    actual=built.fine_grained,
-                    dcp_size=dcp_size,
-                    interleave=interleave,
-                    unit=built.hash_block_size,
-                )
-            )
-    return found
-
-
-def _bounded_by_the_snapshot(moment: Moment) -> Findings:
-    """HB-12: with several ranks the joint hit is not beyond the deepest state of the replicated groups."""
-    config = moment.before.config
-    request = _joint_lookup(moment)
-    if request is None or moment.record is None or config.dcp_size == 1 or not naive_hits.facts(config).recurrent:
-        return None
-    if request.skip_reading or not config.caching:
-        return None
-    attention = naive_hits.attention_hit(config, moment.before.pool, moment.before.prefixes, request)
-    if attention == 0 and moment.record.local == 0:
-        return None
-    deepest = naive_hits.deepest_state(config, moment.before.pool, moment.before.prefixes, request)
-    if moment.record.local > deepest:
-        return [
-            Evidence.of(
-                "a joint hit beyond the deepest replicated state",
-                request=request.request,
-                local=moment.record.local,
-                deepest=deepest,
-                attention=attention,
-            )
-        ]
-    return ()
-
-
 def _only_the_prompt_tail_is_partial(moment: Moment) -> Findings:
     """HB-13: a partial attention key is inserted at the registering request's prompt tail and nowhere else."""
     if not isinstance(moment.action, Allocate):
@@ -373,7 +216,7 @@ def _only_the_prompt_tail_is_partial(moment: Moment) -> Findings:
         for node, group, _, block in naive_hits.inserted(moment.before.pool, world.pool)
         if group in facts.attention and world.prefixes.depth[node] % facts.spans[group]
     ]
-    request = naive_hits.find(world, moment.action.request)
+    request = ground.request_of(world, moment.action.request)
     if not partial or request is None:
         return None
     unit = world.config.hash_block_size
@@ -392,25 +235,6 @@ def _only_the_prompt_tail_is_partial(moment: Moment) -> Findings:
         for node, group, block in partial
         if node != naive_hits.node_at(world.prefixes, request.tip, tail)
     ]
-
-
-def _hit_is_the_greatest(moment: Moment) -> Findings:
-    """HB-15: the joint hit equals the one found by trying every boundary."""
-    request = _joint_lookup(moment)
-    if request is None or moment.record is None:
-        return None
-    world = moment.before
-    expected = naive_hits.joint_hit(world.config, world.pool, world.prefixes, request)
-    if moment.record.local != expected:
-        return [
-            Evidence.of(
-                "the joint hit is not the greatest boundary at which every group can resume",
-                request=request.request,
-                expected=expected,
-                actual=moment.record.local,
-            )
-        ]
-    return ()
 
 
 LAWS: tuple[Law, ...] = (
@@ -476,53 +300,6 @@ LAWS: tuple[Law, ...] = (
         check=_promotion_increases,
     ),
     Law(
-        id="HB-8",
-        mark="D",
-        sentence="A local hit ends at a multiple of A.",
-        source="vllm#54736",
-        faults=("M-LAZY-1",),
-        on=(Lookup,),
-        check=_hit_is_aligned,
-        later=True,
-    ),
-    Law(
-        id="HB-9",
-        mark="S",
-        sentence="A joint hit leaves at least the last token to be computed; with a recurrent group so do hit and external "
-        "tokens together.",
-        source="vllm#44599",
-        faults=("M-HIT-1",),
-        on=(Lookup, Allocate),
-        check=_something_is_left_to_compute,
-    ),
-    Law(
-        id="HB-10",
-        mark="S",
-        sentence="At a joint hit every group can resume: attention has a keyed block for every position before it, a "
-        "recurrent group the state of exactly that boundary.",
-        source="vllm#50493, vllm#50344",
-        faults=("M-HIT-2", "M-HIT-3"),
-        on=(Lookup,),
-        check=_hit_is_resumable,
-    ),
-    Law(
-        id="HB-11",
-        mark="D",
-        sentence="Fine-grained hits are on iff the four conditions of 2.4 hold.",
-        source="vllm#50493",
-        faults=("M-GATE-1", "M-GATE-2", "M-GATE-3", "M-SLOT-4"),
-        check_config=_gate_is_the_definition,
-    ),
-    Law(
-        id="HB-12",
-        mark="S",
-        sentence="With several DCP ranks the joint hit is not beyond the deepest replicated recurrent state that is keyed.",
-        source="vllm#50493",
-        faults=("M-HIT-2",),
-        on=(Lookup,),
-        check=_bounded_by_the_snapshot,
-    ),
-    Law(
         id="HB-13",
         mark="D",
         sentence="The only partial attention key that a request registers is the one of its prompt tail (T9.2).",
@@ -530,15 +307,5 @@ LAWS: tuple[Law, ...] = (
         faults=("M-PART-1",),
         on=(Allocate,),
         check=_only_the_prompt_tail_is_partial,
-    ),
-    Law(
-        id="HB-15",
-        mark="C",
-        sentence="The joint hit is the greatest aligned boundary within the limit at which every group can resume.",
-        source="vLLM 0.33.0",
-        faults=("M-HIT-4",),
-        on=(Lookup,),
-        check=_hit_is_the_greatest,
-        later=True,
     ),
 )

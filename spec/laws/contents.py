@@ -134,6 +134,7 @@ LAWS: tuple[Law, ...] = (
         ("M-COW-2", "M-TBL-2", "M-KEY-2", "M-WIN-1"),
         on=(Execute,),
         check=_attention_reads,
+        bent_by=(("withdrawn_keys", "keep"), ("copy_source_guard", "recurrent")),
     ),
     Law(
         "CC-2",
@@ -143,15 +144,16 @@ LAWS: tuple[Law, ...] = (
         ("M-MAM-2", "M-HIT-2", "M-HIT-3", "M-SPEC-3", "M-ZERO-2", "M-MAM-7"),
         on=(Execute,),
         check=_state_reads,
+        bent_by=(("withdrawn_keys", "keep"), ("clip_stops", "clip_unit")),
     ),
     Law(
         "CC-3",
         "S",
         "At rest every key names a block that holds its prefix: all positions of its block, or the state at its boundary.",
         "#50493, #54736, vLLM 0.33.0",
-        ("M-PROMO-2", "M-PRE-1", "M-MAM-5", "M-CACHE-2", "M-CKPT-1", "M-MAM-7"),
+        ("M-PROMO-2", "M-PRE-1", "M-MAM-5", "M-CACHE-2", "M-CKPT-1", "M-MAM-7", "M-MAM-8"),
         on=(Execute, Finish, ResetCache, EvictBlocks),
         check=_keys_true,
-        bent_by=(("withdrawn_keys", "keep"),),
+        bent_by=(("withdrawn_keys", "keep"), ("clip_stops", "clip_unit"), ("copy_source_guard", "recurrent")),
     ),
 )

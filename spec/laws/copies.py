@@ -378,9 +378,12 @@ def _debt_reserved(moment: Moment) -> Findings:
         return None
     first = request.status is not Status.RUNNING
     debts = _debts(moment.before, request, action)
-    if not debts or (first and _awaits_this_step(moment.before)):
-        return None
     hit = moment.before.hit
+    if not debts or (first and record.demand > len(moment.before.pool.ref) and _awaits_this_step(moment.before, action)):
+        return None
+    if first and hit is not None and record.demand > len(moment.before.pool.ref):
+        if not ground.sources_written(moment.before, hit, request.tip, action.local):
+            return None
     lists = hit.lists if first and hit is not None else ((),) * len(moment.before.config.groups)
     expected = debts + _free_adopted(moment.before, lists) + _growth(moment.before, request, action, lists)
     found = []
@@ -410,15 +413,30 @@ def _debts(world: World, request: Request, action: Allocate) -> int:
     )
 
 
-def _awaits_this_step(world: World) -> bool:
-    """Tell whether the hit ends at a state registered in this very step: its demand is "never" then (COW-4)."""
+def _awaits_this_step(world: World, action: Allocate) -> bool:
+    """Tell whether what the hit ends in is written in this very step: its demand is "never" then (COW-4).
+
+    A state may be registered by this plan; an attention block may be a copy's destination, or stand in the table of a
+    scheduled request that starts below the hit.
+    """
     if world.hit is None:
         return False
     fresh = {(node, group) for node, group, _ in world.plan.cached}
-    return any(
-        world.hit.lists[group] and (world.pool.key_node[world.hit.lists[group][-1]], group) in fresh
-        for group in ground.recurrent_groups(world.config)
-    )
+    filled = {(group, destination) for group, _, destination in world.plan.copies}
+    for entry in world.plan.scheduled:
+        request = ground.request_of(world, entry.request)
+        if request is not None and entry.loaded_from < action.local:
+            filled |= {(group, block) for group, state in enumerate(request.groups) for block in state.table}
+    for group, spec in enumerate(world.config.groups):
+        if not world.hit.lists[group]:
+            continue
+        last = world.hit.lists[group][-1]
+        if ground.is_recurrent(spec):
+            if (world.pool.key_node[last], group) in fresh:
+                return True
+        elif action.local % ground.span(world.config, group) and (group, last) in filled:
+            return True
+    return False
 
 
 def _free_adopted(world: World, lists: tuple[tuple[int, ...], ...]) -> int:
@@ -480,6 +498,7 @@ LAWS: tuple[Law, ...] = (
         ("M-COW-2", "M-COW-10"),
         on=(Execute,),
         check=_consumer_copies,
+        bent_by=(("copy_source_guard", "recurrent"),),
     ),
     Law(
         "COW-3",
@@ -489,16 +508,17 @@ LAWS: tuple[Law, ...] = (
         ("M-COW-5",),
         on=(Lookup, Allocate, Preempt, Withdraw, Execute),
         check=_ends_referenced,
+        bent_by=(("copy_source_guard", "recurrent"),),
     ),
     Law(
         "COW-4",
         "S",
         "When a copy runs, an earlier executed step has written its source up to the boundary that is copied.",
         "vLLM 0.33.0, #29387, #41838",
-        ("M-COW-6", "M-PRE-1"),
+        ("M-COW-6", "M-COW-11", "M-PRE-1"),
         on=(Execute,),
         check=_sources_written,
-        bent_by=(("withdrawn_keys", "keep"),),
+        bent_by=(("withdrawn_keys", "keep"), ("copy_source_guard", "recurrent")),
     ),
     Law(
         "COW-5",
@@ -523,8 +543,9 @@ LAWS: tuple[Law, ...] = (
         "S",
         "No two copies of a step share a destination, and no destination is a source in the same step.",
         "vLLM 0.33.0",
-        ("M-COW-6",),
+        ("M-COW-6", "M-COW-11"),
         on=(Allocate, Drain),
         check=_separate_copies,
+        bent_by=(("copy_source_guard", "recurrent"),),
     ),
 )

@@ -53,9 +53,7 @@ def _drained_once(moment: Moment) -> Findings:
     groups = sorted({handoff[1] for handoff in waiting})
     expected = tuple(handoff for group in groups for handoff in waiting if handoff[1] == group)
     if moment.record.handoffs != expected:
-        found.append(
-            Evidence.of("the drain does not hand out what waits", expected=expected, actual=moment.record.handoffs)
-        )
+        found.append(Evidence.of("the drain does not hand out what waits", expected=expected, actual=moment.record.handoffs))
     return found
 
 

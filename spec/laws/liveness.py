@@ -10,7 +10,7 @@ from kvproof.core.actions import Action, Allocate, EvictBlocks, Finish, Lookup, 
 from kvproof.core.config import Config
 from kvproof.core.pool import NO_KEY, NULL_BLOCK
 from kvproof.core.world import Hit, Status, World
-from kvproof.spec import judge, naive, naive_hits
+from kvproof.spec import ground, judge, naive, naive_hits
 from kvproof.spec.engines import twins
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
@@ -40,7 +40,7 @@ def is_made_now(world: World, group: int, node: int) -> bool:
     """
     depth = world.prefixes.depth[node]
     for entry in world.plan.scheduled:
-        request = naive_hits.find(world, entry.request)
+        request = ground.request_of(world, entry.request)
         if (
             request is not None
             and entry.start < depth <= entry.start + entry.amount
@@ -56,7 +56,7 @@ def _admitted_when_it_fits(moment: Moment) -> Findings:
     world, action, record = moment.before, moment.action, moment.record
     if record is None or not isinstance(action, Allocate) or world.hit is None:
         return None
-    request = naive_hits.find(world, action.request)
+    request = ground.request_of(world, action.request)
     if request is None or request.status is Status.RUNNING:
         return None
     covered = request.computed + action.local + action.external
@@ -70,6 +70,8 @@ def _admitted_when_it_fits(moment: Moment) -> Findings:
     if not states or not all(
         is_there(world, group, block, node) and not is_made_now(world, group, node) for group, block in states
     ):
+        return None
+    if not ground.sources_written(world, world.hit, request.tip, action.local):
         return None
     if not record.admitted:
         return [
@@ -142,14 +144,14 @@ class Resends:
             self.forget()
         elif isinstance(action, Finish):
             context, prompt, disturbed = self.live.pop(action.request)
-            request = naive_hits.find(moment.before, action.request)
+            request = ground.request_of(moment.before, action.request)
             if request is not None and request.computed >= len(prompt) and not disturbed:
                 self.sent.add((context, prompt))
 
     def judge(self, action: Lookup, moment: Moment) -> None:
         """Compare the hit of a resent prompt with its checkpoint boundary."""
         context, prompt, _ = self.live[action.request]
-        request = naive_hits.find(moment.before, action.request)
+        request = ground.request_of(moment.before, action.request)
         expected = naive.checkpoint_boundary(len(prompt), self.config.hash_block_size)
         if (
             request is None
@@ -189,7 +191,7 @@ LAWS: tuple[Law, ...] = (
         mark="C",
         sentence="An admission is not put off if blocks suffice and the recurrent state that it adopts was computed in an "
         "earlier step.",
-        source="vllm#29387",
+        source="#29387",
         faults=("M-LV-1",),
         on=(Allocate,),
         check=_admitted_when_it_fits,
@@ -208,7 +210,7 @@ LAWS: tuple[Law, ...] = (
         mark="C",
         sentence="With fine-grained hits and nothing evicted, an identical resend of a finished prompt hits its last hash "
         "boundary before its last token.",
-        source="vLLM 0.33.0, vllm#57444",
+        source="vLLM 0.33.0, #57444",
         faults=("M-RET-1", "M-TAIL-4"),
         check_run=_resend_hits,
         bent_by=(("prompt_tail", "P"), ("partial_key_after_promotion", "drop")),

@@ -6,17 +6,15 @@ small grids around a configuration; what is true comes from counting in ``naive`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from attrs import evolve, frozen
+from attrs import asdict, frozen
 
 from kvproof.core import geometry, reachability
-from kvproof.core.actions import Action, Execute
-from kvproof.core.config import Config, Group
-from kvproof.core.errors import ConfigError
+from kvproof.core.actions import Dispatch, Execute
+from kvproof.core.config import Config
 from kvproof.core.world import Scheduled, Step, World
-from kvproof.spec import naive, naive_hits
-from kvproof.spec.engines import twins
+from kvproof.spec import ground, naive, naive_hits
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
 MOST_EVIDENCE = 4
@@ -34,6 +32,10 @@ class Layout:
     dcp_size: int
     interleave: int
     sharded: bool
+
+    def named(self) -> dict[str, int]:
+        """Return the numbers of the layout by name, for evidence."""
+        return asdict(self)
 
 
 def divisors(number: int) -> list[int]:
@@ -74,7 +76,9 @@ def _spans_differ(config: Config) -> Iterator[Evidence]:
             ("native connector", reachability.tokens_per_block(layout.block_size, layout.sharded, layout.dcp_size)),
         ):
             if actual != expected:
-                yield Evidence.of("a consumer uses another span", consumer=consumer, of=layout, expected=expected, actual=actual)
+                yield Evidence.of(
+                    "a consumer uses another span", consumer=consumer, **layout.named(), expected=expected, actual=actual
+                )
 
 
 def _spans(config: Config) -> Findings:
@@ -96,15 +100,13 @@ def _owners_differ(config: Config) -> Iterator[Evidence]:
             mapped = {
                 rank
                 for rank in range(ranks)
-                if geometry.slot_mapping(
-                    position, rank, 1, block_size=size, sharded=sharded, dcp_size=ranks, interleave=run
-                )
+                if geometry.slot_mapping(position, rank, 1, block_size=size, sharded=sharded, dcp_size=ranks, interleave=run)
                 != geometry.PAD_SLOT
             }
             if owning != expected or mapped != expected:
                 yield Evidence.of(
                     "a position is not written on exactly the ranks that hold it",
-                    of=layout,
+                    **layout.named(),
                     position=position,
                     expected=sorted(expected),
                     owning=sorted(owning),
@@ -120,7 +122,7 @@ def _owners(config: Config) -> Findings:
 def _written_wrongly(moment: Moment, step: Step) -> Iterator[Evidence]:
     world = moment.after
     for entry in step.scheduled:
-        nodes = naive_hits.path(world.prefixes, entry.tip)
+        nodes = ground.lineage(world.prefixes, entry.tip)
         for group in naive_hits.facts(world.config).attention:
             yield from _written_by(world, entry, group, nodes)
 
@@ -128,13 +130,11 @@ def _written_wrongly(moment: Moment, step: Step) -> Iterator[Evidence]:
 def _written_by(world: World, entry: Scheduled, group: int, nodes: list[int]) -> Iterator[Evidence]:
     config = world.config
     spec, size = config.groups[group], naive_hits.facts(config).spans[group]
-    factor = config.append_expansion
-    row = world.worker.rows[group][entry.row]
     for position in range(entry.start, entry.start + entry.amount):
-        column = position // size
-        if column * factor >= len(row):
+        block = ground.row_block(world, group, entry.row, position // size)
+        if block == ground.MISSING:
             return  # the row is too short: TB-7 and TB-11 judge that
-        content = world.contents[row[column * factor] // factor]
+        content = world.contents[block]
         cells = content[1:] if content and content[0] == group else ()
         ranks = [cells[rank * spec.block_size : (rank + 1) * spec.block_size] for rank in range(config.dcp_size)]
         holding = [rank for rank, held in enumerate(ranks) for cell in held if cell == nodes[position + 1]]
@@ -150,17 +150,11 @@ def _written_by(world: World, entry: Scheduled, group: int, nodes: list[int]) ->
             )
 
 
-def _ran(moment: Moment) -> Step | None:
-    """Return the step of which an execute action ran a part: the one that is not what it was."""
-    untouched = {(step.number, step.part) for step in moment.after.steps}
-    return next((step for step in moment.before.steps if (step.number, step.part) not in untouched), None)
-
-
 def _written(moment: Moment) -> Findings:
     """DS-2 on contents: after the forward, count on how many ranks each scheduled position can be found."""
-    if not isinstance(moment.action, Execute) or moment.action.part != "forward":
+    if moment.record is None or not isinstance(moment.action, Execute) or moment.action.part != "forward":
         return None
-    step = _ran(moment)
+    step = ground.pending_step(moment.before)
     if step is None or not naive_hits.facts(moment.after.config).attention or not step.scheduled:
         return None
     return _first(_written_wrongly(moment, step))
@@ -181,14 +175,18 @@ def _offsets_differ(config: Config) -> Iterator[Evidence]:
             if actual != (place.rank, place.column, place.offset):
                 yield Evidence.of(
                     "a position lies elsewhere than dealing in runs puts it",
-                    of=layout,
+                    **layout.named(),
                     position=position,
                     expected=(place.rank, place.column, place.offset),
                     actual=actual,
                 )
             if actual in seen or not (0 <= rank < ranks and 0 <= offset < size):
                 yield Evidence.of(
-                    "two positions share a slot, or one has none", of=layout, position=position, slot=actual, other=seen.get(actual)
+                    "two positions share a slot, or one has none",
+                    **layout.named(),
+                    position=position,
+                    slot=actual,
+                    other=seen.get(actual),
                 )
             seen[actual] = position
 
@@ -203,20 +201,50 @@ def _lengths_differ(config: Config) -> Iterator[Evidence]:
         if not layout.sharded:
             continue
         ranks, run = layout.dcp_size, layout.interleave
-        held = [0] * ranks
+        counted = [0] * ranks
         for num_tokens, place in enumerate([None, *naive.placements(2 * layout.block_size * ranks + 1, run, ranks, run)]):
             if place is not None:
-                held[place.rank] += 1
+                counted[place.rank] += 1
             actual = [geometry.local_length(num_tokens, rank, ranks, run) for rank in range(ranks)]
-            if actual != held:
+            if actual != counted:
                 yield Evidence.of(
-                    "local lengths are not the owned positions", of=layout, num_tokens=num_tokens, expected=tuple(held), actual=actual
+                    "local lengths are not the owned positions",
+                    **layout.named(),
+                    num_tokens=num_tokens,
+                    expected=tuple(counted),
+                    actual=actual,
                 )
 
 
 def _local_lengths(config: Config) -> Findings:
-    """DS-4: local lengths count the owned positions, so they add up to the length."""
+    """DS-4 on a grid: local lengths count the owned positions, so they add up to the length."""
     return _first(_lengths_differ(config))
+
+
+def held(config: Config, num_tokens: int) -> tuple[int, ...]:
+    """Return how many of the first tokens each rank holds: one run per whole round, the rest dealt one by one."""
+    rounds, rest = divmod(num_tokens, config.dcp_size * config.interleave)
+    return tuple(
+        rounds * config.interleave + length for length in naive.local_lengths(rest, config.dcp_size, config.interleave)
+    )
+
+
+def _dispatched_lengths(moment: Moment) -> Findings:
+    """DS-4 on a dispatch: the lengths that the ranks are told are those that they hold."""
+    config = moment.after.config
+    if moment.record is None or not isinstance(moment.action, Dispatch) or config.dcp_size == 1 or not moment.after.steps:
+        return None
+    ends = [(entry.request, entry.start + entry.amount) for entry in moment.after.steps[-1].scheduled]
+    if not ends:
+        return None
+    expected = tuple((request, end, *held(config, end)) for request, end in ends)
+    if moment.record.local_lengths != expected:
+        return [
+            Evidence.of(
+                "the ranks are told other lengths than they hold", expected=expected, actual=moment.record.local_lengths
+            )
+        ]
+    return ()
 
 
 def _branches_differ(config: Config) -> Iterator[Evidence]:
@@ -225,13 +253,32 @@ def _branches_differ(config: Config) -> Iterator[Evidence]:
             lengths = naive.local_lengths(num_tokens, layout.dcp_size, layout.interleave)
             if geometry.has_context(num_tokens) != naive.has_context(lengths):
                 yield Evidence.of(
-                    "a rank's branch does not follow from the global length", of=layout, num_tokens=num_tokens, local=lengths
+                    "a rank's branch does not follow from the global length",
+                    **layout.named(),
+                    num_tokens=num_tokens,
+                    local=lengths,
                 )
 
 
 def _one_branch(config: Config) -> Findings:
-    """DS-10: there is context to attend to iff some rank holds a token of it."""
+    """DS-10 on a grid: there is context to attend to iff some rank holds a token of it."""
     return _first(_branches_differ(config))
+
+
+def _same_branch(moment: Moment) -> Findings:
+    """DS-10 on a forward: every rank attends to context iff some rank holds a token of it."""
+    if moment.record is None or not isinstance(moment.action, Execute) or moment.action.part != "forward":
+        return None
+    config, step = moment.before.config, ground.pending_step(moment.before)
+    if config.dcp_size == 1 or step is None or not step.scheduled:
+        return None
+    expected = tuple(
+        (entry.request, entry.start, *(naive.has_context(held(config, entry.start)),) * config.dcp_size)
+        for entry in step.scheduled
+    )
+    if moment.record.branches != expected:
+        return [Evidence.of("the ranks take different branches", expected=expected, actual=moment.record.branches)]
+    return ()
 
 
 # --- DS-5 -----------------------------------------------------------------------------------------------------------
@@ -239,9 +286,9 @@ def _one_branch(config: Config) -> Findings:
 
 def _copied_everywhere(moment: Moment) -> Findings:
     """DS-5: after the copies, each destination equals what its source was, on every rank."""
-    if not isinstance(moment.action, Execute) or moment.action.part != "copy":
+    if moment.record is None or not isinstance(moment.action, Execute) or moment.action.part != "copy":
         return None
-    step = _ran(moment)
+    step = ground.pending_step(moment.before)
     if step is None or not step.copies:
         return None
     config = moment.after.config
@@ -265,9 +312,7 @@ def _copied_everywhere(moment: Moment) -> Findings:
 
 
 def _reached(n: int, chunk: int, aligned: int, window: int, eagle: bool) -> set[int]:
-    count = reachability.alignment_chunk_count(
-        full_attention=False, alignment=aligned, chunk_tokens=chunk, window=window
-    )
+    count = reachability.alignment_chunk_count(full_attention=False, alignment=aligned, chunk_tokens=chunk, window=window)
     return {j for j in range(n) if reachability.chunk_reachable(j, n, count, window, eagle)}
 
 
@@ -293,7 +338,11 @@ def _reachable_differ(config: Config) -> Iterator[Evidence]:
             actual = _reached(n, chunk, known or 0, 1, False)
             if actual != expected:
                 yield Evidence.of(
-                    "the reachable chunks of a group are wrong", group=group, n=n, expected=sorted(expected), actual=sorted(actual)
+                    "the reachable chunks of a group are wrong",
+                    group=group,
+                    n=n,
+                    expected=sorted(expected),
+                    actual=sorted(actual),
                 )
     for chunk in sorted({min(size, LARGEST_GRID_BLOCK) for size in spans}):
         for segment in (2, 3, 4):
@@ -320,71 +369,15 @@ def _reachable(config: Config) -> Findings:
     return _first(_reachable_differ(config))
 
 
-# --- DS-8, DS-9: twins ----------------------------------------------------------------------------------------------
-
-
-def _same_as(config: Config, actions: Sequence[Action], twin: tuple[tuple[Group, ...], int, int], why: str) -> list[Evidence]:
-    """Compare a run with its twin of other (groups, N, I)."""
-    groups, dcp_size, interleave = twin
-    try:
-        other = twins.reconfigured(config, groups=groups, dcp_size=dcp_size, interleave=interleave)
-    except ConfigError as error:
-        return [Evidence.of(f"{why}: the twin is not accepted", dcp_size=dcp_size, interleave=interleave, reason=str(error))]
-    difference = twins.first_difference(config, other, actions)
-    if difference is None:
-        return []
-    twin_values = (("twin_dcp_size", dcp_size), ("twin_interleave", interleave), *difference.values)
-    return [Evidence(f"{why}: {difference.message}", twin_values)]
-
-
-def _interleave_decides_nothing(config: Config, actions: Sequence[Action]) -> Findings:
-    """DS-8: the run under every other legal interleave is the same for the scheduler."""
-    sharded = [group.block_size for group in config.groups if group.sharded]
-    if config.dcp_size == 1 or not sharded or not actions:
-        return None
-    others = [
-        interleave
-        for interleave in divisors(min(sharded))
-        if interleave != config.interleave and all(size % interleave == 0 for size in sharded)
-    ]
-    if not others:
-        return None
-    found = []
-    for interleave in sorted({others[0], others[-1]}):
-        found += _same_as(config, actions, (config.groups, config.dcp_size, interleave), "another interleave")
-    return found
-
-
-def _ranks_are_block_size(config: Config, actions: Sequence[Action]) -> Findings:
-    """DS-9: (a) on one rank the sharded flag decides nothing; (b) N ranks with blocks of bs are one rank with bs*N."""
-    if not actions:
-        return None
-    if config.dcp_size == 1:
-        flipped = tuple(
-            evolve(group, sharded=not group.sharded) if group.kind == "full_attention" else group for group in config.groups
-        )
-        if flipped == config.groups:
-            return None
-        return _same_as(config, actions, (flipped, 1, 1), "the sharded flag on one rank")
-    merged = tuple(
-        evolve(group, block_size=group.block_size * config.dcp_size) if group.sharded else group for group in config.groups
-    )
-    unit = config.hash_block_size
-    if merged == config.groups or naive_hits.gate(
-        merged, caching=config.caching, dcp_size=1, hash_block=unit
-    ) != naive_hits.gate(config.groups, caching=config.caching, dcp_size=config.dcp_size, hash_block=unit):
-        return None
-    return _same_as(config, actions, (merged, 1, 1), "one rank with larger blocks")
-
-
 LAWS: tuple[Law, ...] = (
     Law(
         id="DS-1",
         mark="D",
         sentence="A block of group g spans bs*N tokens iff the group is sharded, else bs; every consumer uses this span.",
-        source="vllm#54736, offload scaling fix",
+        source="#54736, offload-scaling",
         faults=("M-GEO-1", "M-GEO-3", "M-GEO-4", "M-GEO-6"),
         check_config=_spans,
+        later=True,
     ),
     Law(
         id="DS-2",
@@ -408,16 +401,18 @@ LAWS: tuple[Law, ...] = (
     Law(
         id="DS-4",
         mark="S",
-        sentence="The local length on a rank is the number of positions that it owns; over all ranks they add up to the length.",
+        sentence="The local length on a rank counts the positions that it owns; over all ranks they add up to the length.",
         source="vLLM 0.33.0",
         faults=("M-SLOT-3",),
+        on=(Dispatch,),
+        check=_dispatched_lengths,
         check_config=_local_lengths,
     ),
     Law(
         id="DS-5",
         mark="S",
         sentence="A copy-on-write copies on every rank what that rank holds: the result equals the source.",
-        source="vllm#50493",
+        source="#50493",
         faults=("M-COW-10",),
         on=(Execute,),
         check=_copied_everywhere,
@@ -427,34 +422,19 @@ LAWS: tuple[Law, ...] = (
         mark="D",
         sentence="A chunk is reachable iff it is in the tail of a segment: 16-token chunks, alignment 32, window 1, four "
         "chunks give 1 and 3.",
-        source="offload scaling fix",
+        source="offload-scaling",
         faults=("M-REACH-1",),
         check_config=_reachable,
-    ),
-    Law(
-        id="DS-8",
-        mark="D",
-        sentence="The interleave changes no decision of the scheduler: hits, tables, keys.",
-        source="vllm#50493",
-        faults=("M-SLOT-4",),
-        check_run=_interleave_decides_nothing,
-    ),
-    Law(
-        id="DS-9",
-        mark="D",
-        sentence="On one rank the sharded flag decides nothing, and N ranks with attention blocks of bs decide like one "
-        "rank with bs*N where the gate gives the same answer.",
-        source="vllm#50493",
-        faults=("M-GATE-1", "M-GEO-5"),
-        check_run=_ranks_are_block_size,
     ),
     Law(
         id="DS-10",
         mark="S",
         sentence="All ranks of a step take the same branch on whether there is context to attend to, decided from global "
         "lengths.",
-        source="vllm#50493",
+        source="#50493",
         faults=("M-CTX-1",),
+        on=(Execute,),
+        check=_same_branch,
         check_config=_one_branch,
     ),
 )

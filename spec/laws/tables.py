@@ -498,6 +498,7 @@ LAWS: tuple[Law, ...] = (
         ("M-TBL-2",),
         on=TABLES_CHANGE,
         check=_no_null_in_attention,
+        later=True,
     ),
     Law(
         "TB-4",

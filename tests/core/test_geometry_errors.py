@@ -32,6 +32,11 @@ def test_match_unit_divides_every_cacheable_size(unit):
         geometry.hash_block_size(sizes=(32, 16), cacheable=(True, True), caching=True, requested=unit)
 
 
+def test_one_flag_for_each_group():
+    with pytest.raises(ValueError, match="shorter"):
+        geometry.hash_block_size(sizes=(32, 16), cacheable=(True,), caching=True)
+
+
 GOOD: dict[str, Any] = {
     "scheduler_block": 32,
     "hash_block": 16,

@@ -207,6 +207,8 @@ def test_local_lengths(num_tokens, dcp_size, interleave, expected):
 def test_context_is_decided_from_the_global_length():
     assert geometry.has_context(16)  # ranks 1 to 3 of N=4, I=16 hold nothing of it
     assert not geometry.has_context(0)
+    assert geometry.context_branches(16, 4) == (True,) * 4
+    assert geometry.context_branches(0, 2) == (False,) * 2
 
 
 def test_spans_of_offloaded_blocks():
@@ -399,6 +401,27 @@ def test_window_mask_keeps_the_block_before_each_segment_end():
     assert kept == [3, 7]
 
 
+def test_store_mask_keeps_the_tail_of_the_last_segment():
+    sizes: dict[str, Any] = {"window": 17, "effective_size": 16, "alignment": 64, "retention": None, "reach": ()}
+    assert [i for i in range(8) if retention.swa_store_mask(i, num_storable=6, **sizes)] == [3, 5, 7]
+    assert [i for i in range(8) if retention.swa_store_mask(i, num_storable=6, eagle=True, **sizes)] == [3, 4, 7]
+
+
+def test_internal_checkpoint_positions_count_from_the_start_of_the_chunk():
+    sizes = {"block_size": 16, "hash_block": 16}
+    fitting = [q for q in range(16, 112, 16) if retention.checkpoint_fits(16, 112, q, checkpoint_alignment=64, **sizes)]
+    assert fitting == [80]
+    assert not retention.checkpoint_fits(16, 80, 80, checkpoint_alignment=64, **sizes)  # that is the end, not inside
+    assert not any(retention.checkpoint_fits(16, 112, q, checkpoint_alignment=None, **sizes) for q in range(112))
+
+
+def test_internal_checkpoint_needs_a_column_of_its_own():
+    # From 17 the chunk has entered column 1, from 16 it has not.
+    sizes = {"block_size": 16, "hash_block": 1, "checkpoint_alignment": 1}
+    assert retention.checkpoint_fits(16, 48, 47, **sizes)
+    assert not retention.checkpoint_fits(17, 48, 47, **sizes)
+
+
 def test_mamba_mask_keeps_the_last_state_before_the_end_of_the_prompt():
     reach = geometry.replay_boundaries(50, 16)
     assert [i for i in range(8) if retention.mamba_mask(i, 16, 16, 0, reach)] == [2]
@@ -483,6 +506,9 @@ CLIP: dict[str, Any] = {
         ({"clip_block": 16, "hash_block": 8, "junction": 40, "shared_prefix_checkpoint": True}, 40),
         ({"clip_block": 16, "junction": 120, "num_tokens": 200, "wanted": 150, "shared_prefix_checkpoint": True}, 112),
         ({"clip_block": 16, "junction": 96}, 96),
+        ({"clip_block": 16, "junction": 100, "num_tokens": 200, "wanted": 150, "shared_prefix_checkpoint": True}, 100),
+        ({"clip_block": 16, "start": 80, "wanted": 20, "junction": 100, "eagle": True}, 20),  # the chunk ends there anyway
+        ({"checkpoint_alignment": 1, "alignment": 16}, 64),  # not every Mamba group exports checkpoints
         ({"shared_prefix_checkpoint": True}, 64),  # without a junction the opt-in changes nothing
     ],
 )

@@ -361,3 +361,13 @@ def test_clipping_never_grows_a_chunk_and_leaves_a_small_model_block_default(cli
         }
     )
     assert implied == clipped(same)
+
+
+@given(st.integers(0, 60), st.integers(1, 40), st.lists(st.sampled_from((1, 2, 3, 4, 8)), max_size=3))
+def test_a_chunk_closes_the_first_state_block_that_it_found_open(start, amount, sizes):
+    opened = [size for size in sizes if start not in naive.multiples(size, start)]
+    end = next(
+        (n for n in range(start + 1, start + amount) if any(n in naive.multiples(size, n) for size in opened)),
+        start + amount,
+    )
+    assert start + retention.close_open_blocks(start, amount, tuple(sizes)) == end

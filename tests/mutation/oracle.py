@@ -1,4 +1,4 @@
-"""The oracle of the mutation run: goldens, recordings and laws, cheapest first. Nothing else may kill a mutant."""
+"""The oracle of the mutation run: goldens, worked numbers, recordings and laws. Nothing else may kill a mutant."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 
 KEPT = ("kvproof.spec.traces.archive", "kvproof.spec.traces.read", "kvproof.spec.traces.format")
 KEPT += ("kvproof.spec.traces.state", "kvproof.spec.traces.errors", "kvproof.spec.exits", "kvproof.spec.output")
-WALKS = (("quick", 1, 400), ("quick", 2, 400))
+WALK_SEEDS = ("one", "two")
+WALK_STEPS = 400
 _recordings: list[Any] = []
 
 
 def depends_on_core(module: str) -> bool:
     """Whether a module must be imported again for a mutated core."""
-    if module in ("driving", "test_goldens"):
+    if module in ("driving", "test_goldens", "test_geometry_examples"):
         return True
     return module.startswith("kvproof.") and module not in KEPT
 
@@ -31,11 +32,11 @@ def prepare() -> None:
 
 def judge() -> str | None:
     """What refutes the model that is importable now, or None."""
-    return _goldens() or _replays() or _laws()
+    return _goldens("test_goldens") or _goldens("test_geometry_examples") or _replays() or _laws()
 
 
-def _goldens() -> str | None:
-    module = importlib.import_module("test_goldens")
+def _goldens(name: str) -> str | None:
+    module = importlib.import_module(name)
     for name, function in vars(module).items():
         if not name.startswith("test_"):
             continue
@@ -68,4 +69,13 @@ def _replays() -> str | None:
 
 
 def _laws() -> str | None:
-    return importlib.import_module("law_walks").refuted()
+    laws = importlib.import_module("kvproof.spec.laws").ALL
+    scopes = importlib.import_module("kvproof.spec.engines.scopes").ALL
+    walk = importlib.import_module("kvproof.spec.engines.walk").walk
+    for seed in WALK_SEEDS:
+        for scope in scopes:
+            config = scope.config()
+            found = walk(config, seed, WALK_STEPS, laws, scope.limits(config)).violations
+            if found:
+                return f"law {found[0].law}: {scope.name}"
+    return None

@@ -29,7 +29,7 @@ sys.path[:0] = [str(HERE.parent / "_path"), str(HERE.parent), str(HERE.parent / 
 import mutants  # noqa: E402
 import oracle  # noqa: E402
 
-TIMEOUT_S = 60
+TIMEOUT_S = 40
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):

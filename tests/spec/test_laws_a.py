@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -11,11 +11,11 @@ from attrs import evolve
 
 from kvproof.core import actions as act
 from kvproof.core import execute
-from kvproof.core.config import VLLM_0_33_0, Config, Group, configure
+from kvproof.core.config import VLLM_0_33_0, Config, Group, Profile, configure
 from kvproof.core.errors import ContractBroken, PoolExhausted
 from kvproof.core.world import World, new_world
 from kvproof.spec import ground
-from kvproof.spec.judge import attempt
+from kvproof.spec.judge import Judge, attempt, refuted
 from kvproof.spec.laws import contents, copies, pool, tables
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
@@ -194,7 +194,13 @@ def other_sequence(world: World) -> World:
 CASES: list[tuple[str, str, Callable[[], Moments], str, Tamper]] = [
     ("TB-1", "an id beyond the pool", consumer, "admit", after(lambda w: with_state(w, 1, 0, table=(1, 20)))),
     ("TB-1", "a negative id", consumer, "admit", after(lambda w: with_state(w, 1, 1, table=(0, 0, -1, 6)))),
-    ("TB-2", "the copy appended instead of put in place", consumer, "admit", after(lambda w: with_state(w, 1, 0, table=(1, 2, 5)))),
+    (
+        "TB-2",
+        "the copy appended instead of put in place",
+        consumer,
+        "admit",
+        after(lambda w: with_state(w, 1, 0, table=(1, 2, 5))),
+    ),
     ("TB-2", "an entry of a running request replaced", consumer, "second", after(lambda w: with_state(w, 0, 0, table=(1, 9)))),
     ("TB-2", "an entry of a running request dropped", consumer, "second", after(lambda w: with_state(w, 0, 0, table=(1,)))),
     ("TB-3", "a null in full attention", consumer, "admit", after(lambda w: with_state(w, 1, 0, table=(0, 5)))),
@@ -205,21 +211,57 @@ CASES: list[tuple[str, str, Callable[[], Moments], str, Tamper]] = [
     ("TB-8", "one block in two groups", consumer, "admit", after(lambda w: with_state(w, 1, 1, table=(0, 0, 3, 5)))),
     ("TB-9", "shared under another context", consumer, "admit", after(shorter_source)),
     ("TB-9", "a shared block is still to be written", consumer, "admit", after(lambda w: with_state(w, 1, 0, table=(1, 2)))),
-    ("TB-11", "a row past its end", consumer, "admit Dispatch", before(lambda w: evolve(w, config=evolve(w.config, row_capacity=(1, 4))))),
+    (
+        "TB-11",
+        "a row past its end",
+        consumer,
+        "admit Dispatch",
+        before(lambda w: evolve(w, config=evolve(w.config, row_capacity=(1, 4)))),
+    ),
     ("TB-11", "another row written", consumer, "admit Dispatch", after(lambda w: with_row(w, 0, 5, (1,)))),
     ("TB-13", "a row replaced", consumer, "second Dispatch", after(lambda w: with_row(w, 0, 0, (9, 2)))),
-    ("TB-13", "the table asks for another block in a sent column", consumer, "second Dispatch", after(lambda w: with_state(w, 0, 1, table=(0, 0, 9, 4)))),
+    (
+        "TB-13",
+        "the table asks for another block in a sent column",
+        consumer,
+        "second Dispatch",
+        after(lambda w: with_state(w, 0, 1, table=(0, 0, 9, 4))),
+    ),
     ("TB-14", "a half full block counted", consumer, "second", after(lambda w: with_state(w, 0, 0, num_cached=2))),
     ("TB-14", "the count falls", consumer, "second", after(lambda w: with_state(w, 0, 1, num_cached=0))),
-    ("COW-1", "a written block is in another table", consumer, "admit forward", before(lambda w: with_state(w, 0, 0, table=(1, 5)))),
+    (
+        "COW-1",
+        "a written block is in another table",
+        consumer,
+        "admit forward",
+        before(lambda w: with_state(w, 0, 0, table=(1, 5))),
+    ),
     ("COW-1", "a key claims another state", consumer, "admit forward", before(lambda w: with_pool(w, entries=((3, 1, 0, 6),)))),
-    ("COW-1", "a key claims other positions", consumer, "admit forward", before(lambda w: with_pool(w, entries=((14, 0, 0, 5),)))),
+    (
+        "COW-1",
+        "a key claims other positions",
+        consumer,
+        "admit forward",
+        before(lambda w: with_pool(w, entries=((14, 0, 0, 5),))),
+    ),
     ("COW-2", "no copy queued", consumer, "admit copy", before(lambda w: step_copies(w))),
-    ("COW-2", "one rank not copied", consumer, "admit copy", after(lambda w: with_content(w, 5, (*w.contents[2][:5], *(-1,) * 4)))),
+    (
+        "COW-2",
+        "one rank not copied",
+        consumer,
+        "admit copy",
+        after(lambda w: with_content(w, 5, (*w.contents[2][:5], *(-1,) * 4))),
+    ),
     ("COW-2", "the table keeps the source", consumer, "admit copy", after(lambda w: with_state(w, 1, 0, table=(1, 2)))),
     ("COW-3", "a source without reference", consumer, "admit", after(lambda w: with_pool(w, ref=put(w.pool.ref, 2, 0)))),
     ("COW-3", "a source zeroed before the copy", consumer, "admit zero", after(lambda w: with_content(w, 2, ()))),
-    ("COW-3", "a destination written before the copy", consumer, "admit zero", after(lambda w: with_content(w, 5, (0, *(3,) * 8)))),
+    (
+        "COW-3",
+        "a destination written before the copy",
+        consumer,
+        "admit zero",
+        after(lambda w: with_content(w, 5, (0, *(3,) * 8))),
+    ),
     ("COW-4", "a source that nobody wrote", consumer, "admit copy", before(lambda w: with_content(w, 2, ()))),
     ("COW-4", "a producer's source holds another state", producer, "move copy", before(lambda w: with_content(w, 2, (1, 3)))),
     ("COW-5", "the keys stay", producer, "move", after(lambda w: with_pool(w, entries=((2, 1, 0, 2),)))),
@@ -230,7 +272,13 @@ CASES: list[tuple[str, str, Callable[[], Moments], str, Tamper]] = [
     ("COW-6", "nothing reserved for the producer", producer, "move", recorded(demand=0)),
     ("COW-7", "one destination twice", consumer, "admit Drain", recorded(copies=((0, 2, 5), (0, 1, 5)))),
     ("COW-7", "a destination is a source", consumer, "admit Drain", recorded(copies=((0, 2, 5), (0, 5, 7)))),
-    ("PC-1", "a block twice in the queue", consumer, "admit", after(lambda w: with_pool(w, free=(*w.pool.free, w.pool.free[0])))),
+    (
+        "PC-1",
+        "a block twice in the queue",
+        consumer,
+        "admit",
+        after(lambda w: with_pool(w, free=(*w.pool.free, w.pool.free[0]))),
+    ),
     ("PC-1", "the null block in the queue", consumer, "admit", after(lambda w: with_pool(w, free=(0, *w.pool.free)))),
     ("PC-1", "a held block in the queue", consumer, "admit", after(lambda w: with_pool(w, free=(5, *w.pool.free)))),
     ("PC-2", "a block lost", consumer, "admit", after(lambda w: with_pool(w, free=w.pool.free[1:]))),
@@ -250,13 +298,31 @@ CASES: list[tuple[str, str, Callable[[], Moments], str, Tamper]] = [
     ("PC-10", "a block never given back", consumer, "last", after(lambda w: with_pool(w, ref=put(w.pool.ref, 5, 1)))),
     ("PC-11", "a key of the other group", consumer, "admit", after(lambda w: with_pool(w, entries=((4, 1, 0, 1),)))),
     ("PC-11", "one block in tables of two groups", consumer, "admit", after(lambda w: with_state(w, 1, 1, table=(0, 0, 1, 6)))),
-    ("CC-1", "a position of the prefix is unwritten", consumer, "admit forward", after(lambda w: with_content(w, 1, (0, *(-1,) * 8)))),
+    (
+        "CC-1",
+        "a position of the prefix is unwritten",
+        consumer,
+        "admit forward",
+        after(lambda w: with_content(w, 1, (0, *(-1,) * 8))),
+    ),
     ("CC-1", "another group's bytes", consumer, "admit forward", after(lambda w: with_content(w, 5, w.contents[6]))),
     ("CC-1", "another context", consumer, "admit forward", before(shorter_source)),
     ("CC-2", "another state", consumer, "admit forward", before(lambda w: with_content(w, 6, (1, 3, 3)))),
-    ("CC-2", "the state on one rank only", consumer, "admit forward", before(lambda w: with_content(w, 6, put(w.contents[6], 2, -1)))),
+    (
+        "CC-2",
+        "the state on one rank only",
+        consumer,
+        "admit forward",
+        before(lambda w: with_content(w, 6, put(w.contents[6], 2, -1))),
+    ),
     ("CC-2", "no state read", consumer, "admit forward", recorded(reads=())),
-    ("CC-3", "a keyed attention block lost a position", consumer, "admit forward", after(lambda w: with_content(w, 2, put(w.contents[2], 1, -1)))),
+    (
+        "CC-3",
+        "a keyed attention block lost a position",
+        consumer,
+        "admit forward",
+        after(lambda w: with_content(w, 2, put(w.contents[2], 1, -1))),
+    ),
     ("CC-3", "a keyed state is another one", consumer, "admit forward", after(lambda w: with_content(w, 3, (1, 3, 3)))),
 ]
 
@@ -335,6 +401,46 @@ def test_cc_2_wants_no_state_read_by_the_first_chunk() -> None:
     moment = consumer()["first forward"]
     assert judged("CC-2", moment) is None
     assert judged("CC-2", recorded(reads=((0, 1, 2, 3, 0),))(moment))
+
+
+def broken(config: Config, actions: Sequence[act.Action]) -> set[str]:
+    """Play actions on a new world and return the laws they break; all of them must be bent by the profile."""
+    judge, world, found = Judge(tuple(LAWS.values())), new_world(config), []
+    for position, action in enumerate(actions):
+        moment = attempt(world, action)
+        assert moment.refusal is None, moment.refusal
+        found += judge.moment(moment, position)
+        world = moment.after
+    assert not refuted(found), refuted(found)
+    return {violation.law for violation in found}
+
+
+def whole_step(*outputs: act.Output) -> list[act.Action]:
+    return [act.Drain(), act.BuildMetadata(), act.Dispatch(), *(act.Execute(part) for part in execute.PARTS), *outputs]
+
+
+def test_two_consumers_of_one_step_bend_the_copy_laws_only_without_the_guard() -> None:
+    """Requests 1 and 2 hit five tokens of request 0; 2 finds them in the block that 1 only now fills by its own copy."""
+    first, longer = (0, 1, 1, 1, 1, 0), (0, 1, 1, 1, 1, 0, 0, 0, 1)
+    actions = [act.Submit(0, first), act.BeginStep(), act.Lookup(0), act.Allocate(0, 4), *whole_step(act.Output(0))]
+    actions += [act.BeginStep(), act.Allocate(0, 1), *whole_step(act.Output(0))]
+    actions += [act.BeginStep(), act.Allocate(0, 1), *whole_step(act.Output(0, (0,)))]
+    actions += [act.Submit(1, (*longer, 1, 1, 1, 0)), act.Submit(2, longer), act.BeginStep()]
+    actions += [act.Lookup(1), act.Allocate(1, 3, local=5), act.Lookup(2), act.Allocate(2, 3, local=5), *whole_step()]
+    config = configure(PAIR, hash_block_size=1, retention=0)
+    assert broken(config, actions) == set()
+    unguarded = configure(PAIR, hash_block_size=1, retention=0, profile=Profile("unguarded", copy_source_guard="recurrent"))
+    assert broken(unguarded, actions) == {"COW-4", "COW-7", "CC-1", "CC-3"}
+
+
+def test_kept_keys_of_a_withdrawn_step_bend_the_content_laws() -> None:
+    prompt = (0, 0, 1, 1, 0, 1, 0, 1, 1)
+    actions = [act.Submit(0, prompt), act.BeginStep(), act.Lookup(0), act.Allocate(0, 4), *whole_step(act.Output(0))]
+    actions += [act.BeginStep(), act.Allocate(0, 4), act.Withdraw(0), *whole_step(), act.Submit(1, prompt), act.BeginStep()]
+    actions += [act.Lookup(1)]
+    kept = [*actions, act.Allocate(1, 1, local=8), *whole_step()]
+    assert broken(configure(PAIR, profile=VLLM_0_33_0), kept) == {"CC-1", "CC-2", "CC-3"}
+    assert broken(configure(PAIR), [*actions, act.Allocate(1, 4, local=4), *whole_step()]) == set()
 
 
 def test_the_parts_of_a_step_are_those_of_the_model() -> None:

@@ -1,0 +1,118 @@
+"""``kvproof laws``: what must hold, one sentence each, and the faults that show that a law bites."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from kvproof.spec import faults as registry
+from kvproof.spec import laws, output
+from kvproof.spec.laws.base import Law
+
+MARKS = {"S": "soundness", "C": "completeness and progress", "D": "definition"}
+NOT_YET = "not yet shown to bite"
+
+
+@click.command("laws", short_help="List the laws that the model must keep.")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+@click.option("--write", type=click.Path(path_type=Path), metavar="FILE", help="Write the list as Markdown to FILE.")
+def command(as_json: bool, write: Path | None) -> None:
+    """List every law: its sentence, its mark, where it comes from, and the faults that it must catch.
+
+    S is soundness (a violation means wrong content, wrong ownership or a broken contract), C completeness and progress, D
+    a definition. `kvproof check --law ID` checks one alone.
+    """
+    if write is not None:
+        output.write_atomically(write, as_markdown())
+    if as_json:
+        click.echo(json.dumps([as_dict(law) for law in laws.ALL], indent=1, sort_keys=True))
+    elif write is None:
+        Console().print(as_table())
+
+
+def planted_now(law: Law) -> list[str]:
+    """Return the faults of a law that this version can plant, in the law's order."""
+    known = {fault.id for fault in registry.ALL}
+    return [fault for fault in law.faults if fault in known]
+
+
+def judged(law: Law) -> list[str]:
+    """Return what a law is judged on."""
+    kinds = {"configuration": law.check_config, "action": law.check, "run": law.check_run}
+    return [name for name, check in kinds.items() if check is not None]
+
+
+def as_dict(law: Law) -> dict[str, object]:
+    """Return what is known about a law, ready for JSON; ``faults_later`` cannot be planted by this version."""
+    now = planted_now(law)
+    return {
+        "id": law.id,
+        "mark": law.mark,
+        "sentence": law.sentence,
+        "source": law.source,
+        "faults": now,
+        "faults_later": [fault for fault in law.faults if fault not in now],
+        "judged_on": judged(law),
+        "after": [action.__name__ for action in law.on],
+        "bent_by": [f"{field} = {value}" for field, value in law.bent_by],
+        "later": law.later,
+    }
+
+
+def faults_cell(law: Law) -> str:
+    """Return the faults of a law in words: those of this version, or that none of them can be planted yet."""
+    now = planted_now(law)
+    later = [fault for fault in law.faults if fault not in now]
+    if not now:
+        return f"{NOT_YET} ({', '.join(later)})" if later else NOT_YET
+    return ", ".join(now) + (f"; later {', '.join(later)}" if later else "")
+
+
+def as_table() -> Table:
+    """Return the terminal table."""
+    table = Table(title=f"{len(laws.ALL)} laws", title_justify="left")
+    table.add_column("id", no_wrap=True)
+    table.add_column("mark")
+    table.add_column("sentence", ratio=3)
+    table.add_column("source", ratio=1)
+    table.add_column("faults it kills", ratio=2)
+    for law in laws.ALL:
+        table.add_row(law.id, law.mark, law.sentence, law.source, faults_cell(law))
+    return table
+
+
+def as_markdown() -> str:
+    """Return `docs/laws.md`."""
+    lines = [
+        "# Laws",
+        "",
+        "What the model must keep ([semantics, section 5](semantics.md)). Marks: **S** soundness (a violation means wrong",
+        "content, wrong ownership or a broken contract), **C** completeness and progress (something usable is not found, or",
+        "something never ends), **D** definition (a decision or size equals its definition). A law is judged from contents, by",
+        "counting, or against its own naive definition, never by the function that it judges. Its faults show that it bites:",
+        f"each is planted and must be caught by it. Where all come with later parts the law is *{NOT_YET}*. *Bent by*",
+        "names profile fields under which a violation is expected. Sources are vLLM pull requests and issues, or its code.",
+        "Written by `kvproof laws --write docs/laws.md`.",
+        "",
+        f"{len(laws.ALL)} laws: "
+        + ", ".join(f"{sum(law.mark == mark for law in laws.ALL)} {mark} ({word})" for mark, word in MARKS.items())
+        + f"; {sum(law.later for law in laws.ALL)} {NOT_YET}.",
+    ]
+    for family, title in laws.FAMILIES.items():
+        lines += ["", f"## {family}: {title}", ""]
+        lines += ["| id | mark | sentence | judged on | source | faults it kills |", "|---|---|---|---|---|---|"]
+        lines += [_row(law) for law in laws.ALL if law.id.startswith(f"{family}-")]
+    return "\n".join(lines) + "\n"
+
+
+def _row(law: Law) -> str:
+    sentence = law.sentence
+    if law.bent_by:
+        sentence += " Bent by " + ", ".join(f"`{field} = {value}`" for field, value in law.bent_by) + "."
+    faults = faults_cell(law).replace(NOT_YET, f"*{NOT_YET}*")
+    cells = (law.id, law.mark, sentence, ", ".join(judged(law)), law.source, faults)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

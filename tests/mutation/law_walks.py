@@ -1,1 +1,0 @@
-def refuted(): return None

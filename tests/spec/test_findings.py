@@ -1,0 +1,143 @@
+"""The findings of docs/findings: refuted under the upstream value of their profile field, sound under ours."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import evolve
+from driving import Driver
+from kvproof.core import actions as act
+from kvproof.core import errors
+from kvproof.core.config import SOUND, Config, Group, Profile, configure
+from kvproof.spec import judge, laws, macros
+from kvproof.spec.engines import twins
+from kvproof.spec.judge import Judge
+
+
+def violated(config: Config, actions: list[act.Action]) -> set[str]:
+    """Ids of the laws that a run breaks; refused actions are skipped."""
+    court = Judge(laws.ALL)
+    found = []
+    for position, moment in enumerate(twins.moments(config, actions)):
+        assert moment.refusal is None or not judge.is_internal(moment.refusal)
+        found += court.moment(moment, position)
+    return {violation.law for violation in found}
+
+
+def copy_source_config(profile: Profile) -> Config:
+    """N=4, full attention 2 (E=8), Mamba 4, H=4."""
+    return configure(
+        (Group("full_attention", 2), Group("mamba_align", 4)), dcp_size=4, num_blocks=12, retention=0, profile=profile
+    )
+
+
+def copy_source_actions() -> list[act.Action]:
+    """A caches 4 of 5 tokens; B and C extend them and are admitted in one step, both with the hit 4."""
+    shared = (1, 1, 1, 1, 1)
+    return [
+        act.Submit(0, shared),
+        act.BeginStep(),
+        *macros.admit(0, 4),
+        *macros.run([(0, ())]),
+        act.Submit(1, (*shared, 0, 1, 0, 1, 1, 1, 0, 0)),
+        act.Submit(2, (*shared, 0, 1, 0, 1)),
+        act.BeginStep(),
+        *macros.admit(1, 4, 4),
+        *macros.admit(2, 4, 4),
+        *macros.run([(1, ()), (2, ())]),
+    ]
+
+
+def test_attention_copy_from_a_block_that_the_same_step_writes() -> None:
+    """Finding copy-source: B's private copy, promoted at planning, is the source of C's copy in the same step."""
+    upstream = evolve(SOUND, copy_source_guard="recurrent")
+    broken = violated(copy_source_config(upstream), copy_source_actions())
+    assert {"COW-4", "COW-7"} <= broken
+    assert violated(copy_source_config(SOUND), copy_source_actions()) == set()
+
+
+def test_the_refused_request_is_admitted_one_step_later() -> None:
+    """Finding copy-source: the sound guard defers C by one step, with a demand above the pool, and no longer."""
+    driver = Driver(copy_source_config(SOUND))
+    actions = copy_source_actions()
+    second = [index for index, action in enumerate(actions) if isinstance(action, act.BeginStep)][1]
+    driver.do(*actions[: second + 4])
+    refused = driver.do(act.Allocate(2, 4, 4))
+    assert (refused.admitted, refused.demand >= 12 + 1) == (False, True)
+    driver.close()
+    driver.do(act.BeginStep())
+    hit = driver.do(act.Lookup(2))
+    assert driver.do(act.Allocate(2, 8 - hit.local, hit.local)).admitted is True
+
+
+def chunk_below_the_hit(profile: Profile) -> tuple[Config, list[act.Action]]:
+    """N=2, FA8 (E=16), Mamba2. A leaves states at 6 and 8; its attention block goes. B computes 0..6 again, then 6..12
+    in the step in which C, with the joint hit 8, copies B's block.
+    """
+    config = configure(
+        (Group("full_attention", 8), Group("mamba_align", 2)), dcp_size=2, num_blocks=20, profile=profile
+    )
+    prompt = tuple(range(30))
+    return config, [
+        act.Submit(0, prompt[:9]),
+        act.BeginStep(),
+        *macros.admit(0, 8),
+        *macros.run([(0, ())]),
+        act.Finish(0),
+        act.EvictBlocks((1,)),
+        act.Submit(1, prompt),
+        act.Submit(2, prompt[:20]),
+        act.BeginStep(),
+        *macros.admit(1, 6),
+        *macros.run([(1, ())]),
+        act.BeginStep(),
+        act.Allocate(1, 22),
+        *macros.admit(2, 8, 8),
+        *macros.run([(1, ()), (2, ())]),
+    ]
+
+
+def test_a_running_writer_below_the_hit_defers_too() -> None:
+    """Finding copy-source: not only copies, also a chunk that starts below the hit leaves the source unwritten."""
+    broken = violated(*chunk_below_the_hit(evolve(SOUND, copy_source_guard="recurrent")))
+    assert "COW-4" in broken
+    assert violated(*chunk_below_the_hit(SOUND)) == set()
+
+
+def clip_config(profile: Profile) -> Config:
+    """Mamba 4 and Mamba 8 in one model, clipping unit 4."""
+    return configure(
+        (Group("full_attention", 4), Group("mamba_align", 4), Group("mamba_align", 8)),
+        num_blocks=16,
+        clip_block_size=4,
+        profile=profile,
+    )
+
+
+def test_a_chunk_runs_past_the_end_of_a_larger_recurrent_block() -> None:
+    """Finding clip-stops: chunk ends 4 and 12 leave the state at 4 under the key of boundary 8."""
+    actions = [
+        act.Submit(0, tuple(range(14))),
+        act.BeginStep(),
+        *macros.admit(0, 4),
+        *macros.run([(0, ())]),
+        act.BeginStep(),
+        act.Allocate(0, 8),
+        *macros.run([(0, ())]),
+    ]
+    assert "CC-3" in violated(clip_config(evolve(SOUND, clip_stops="clip_unit")), actions)
+    driver = Driver(clip_config(SOUND))
+    driver.do(*actions[: 4 + len(macros.run([(0, ())])) + 1])
+    with pytest.raises(errors.ChunkNotClipped):
+        driver.do(act.Allocate(0, 8))
+    assert driver.do(act.Allocate(0, 4)).admitted is True
+
+
+def test_external_tokens_are_a_multiple_of_the_hit_alignment() -> None:
+    """Correction C-4: with coarse hits a multiple of H is not enough."""
+    driver = Driver(configure((Group("full_attention", 8), Group("mamba_align", 2)), num_blocks=12))
+    assert (driver.world.config.hash_block_size, driver.world.config.alignment) == (2, 8)
+    driver.submit(0, 21)
+    driver.do(act.BeginStep(), act.Lookup(0))
+    with pytest.raises(errors.MisalignedExternal, match="A = 8"):
+        driver.do(act.Allocate(0, 1, 0, 4))
+    assert driver.do(act.Allocate(0, 4, 0, 16)).admitted is True

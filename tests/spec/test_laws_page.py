@@ -1,0 +1,63 @@
+"""The page and the command that show the laws."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from kvproof.spec import faults, laws
+from kvproof.spec.commands.laws import NOT_YET, as_markdown, command
+from tests.tidy.sources import ROOT
+
+PAGE = ROOT / "docs/laws.md"
+
+
+def test_the_page_is_up_to_date():
+    assert PAGE.read_text(encoding="utf-8") == as_markdown(), "run `kvproof laws --write docs/laws.md`"
+
+
+def test_the_page_has_a_row_for_every_law_in_order():
+    rows = re.findall(r"^\| ([A-Z]+-\d+) \| ([SCD]) \|", as_markdown(), re.MULTILINE)
+    assert rows == [(law.id, law.mark) for law in laws.ALL]
+    families = re.findall(r"^## (\w+):", as_markdown(), re.MULTILINE)
+    assert families == list(laws.FAMILIES)
+    assert {law.id.partition("-")[0] for law in laws.ALL} == set(families)
+
+
+@pytest.mark.parametrize("law", laws.ALL, ids=[law.id for law in laws.ALL])
+def test_a_law_waits_for_its_faults_iff_none_of_them_can_be_planted(law):
+    known = {fault.id for fault in faults.ALL}
+    assert law.faults
+    assert law.later == (not known & set(law.faults))
+    row = next(line for line in as_markdown().splitlines() if line.startswith(f"| {law.id} |"))
+    assert (NOT_YET in row) == law.later
+
+
+@pytest.mark.parametrize("fault", faults.ALL, ids=[fault.id for fault in faults.ALL])
+def test_every_law_that_a_fault_breaks_names_it(fault):
+    for law in fault.laws:
+        assert fault.id in laws.by_id(law).faults
+
+
+def test_the_json_form_holds_every_law():
+    result = CliRunner().invoke(command, ["--json"])
+    assert result.exit_code == 0
+    found = {entry["id"]: entry for entry in json.loads(result.output)}
+    assert list(found) == [law.id for law in laws.ALL]
+    assert found["HB-11"]["faults"][0] == "M-GATE-1"
+    assert "M-GATE-3" in found["HB-11"]["faults_later"]
+    assert found["HB-15"]["after"] == ["Lookup"]
+    assert found["DS-8"]["judged_on"] == ["run"]
+
+
+def test_the_table_shows_every_law_and_the_page_can_be_written(tmp_path):
+    shown = CliRunner().invoke(command, [])
+    assert shown.exit_code == 0
+    assert all(law.id in shown.output for law in laws.ALL)
+    file = tmp_path / "laws.md"
+    written = CliRunner().invoke(command, ["--write", str(file)])
+    assert (written.exit_code, written.output) == (0, "")
+    assert file.read_text(encoding="utf-8") == as_markdown()
