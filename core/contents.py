@@ -41,7 +41,7 @@ def cell_map(
 
 def block_cells(recurrent: bool, block_size: int, dcp_size: int) -> int:
     """Return the number of cells of a block over all ranks (3.2)."""
-    return dcp_size if recurrent else block_size * dcp_size
+    return dcp_size if recurrent else geometry.effective_block_size(block_size, True, dcp_size)
 
 
 def as_group(content: Cells, group: int, cells: int) -> list[int]:

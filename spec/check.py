@@ -125,7 +125,7 @@ class Result:
 
     @property
     def found(self) -> list[Counterexample]:
-        """All counterexamples, those to the laws as they stand first."""
+        """All counterexamples, in the order of the jobs."""
         return [example for done in self.done for example in done.found]
 
     @property
@@ -134,12 +134,20 @@ class Result:
         return [problem for done in self.done for problem in done.problems]
 
     @property
+    def judged_ids(self) -> list[str]:
+        """The ids that were judged: the chosen laws, then the chosen rules of generation that are no laws."""
+        ids = [law.id for law in self.laws]
+        extra = [rule for rule in rules.SENTENCES if rule not in ids]
+        return ids + [rule for rule in extra if not self.options.laws or rule in self.options.laws]
+
+    @property
     def never(self) -> list[str]:
         """Laws whose premise was never true, those that wait for a later part left out."""
         if not self.of("walk"):
             return []
         seen = self.premises("walk", "machine", "traces")
-        return [law.id for law in self.laws if not seen[law.id] and not law.later]
+        later = {law.id for law in self.laws if law.later}
+        return [law for law in self.judged_ids if not seen[law] and law not in later]
 
     @property
     def unreached(self) -> list[str]:

@@ -40,7 +40,7 @@ def row_width(block_size: int, sharded: bool, dcp_size: int, max_model_len: int)
 
 def skipped_tokens(computed: int) -> int:
     """Return how many leading tokens need no state: all but the last computed one (2.8)."""
-    return max(computed - 1, 0)
+    return geometry.skipped_tokens_mamba(computed)
 
 
 def find_hit(
@@ -67,7 +67,7 @@ def find_hit(
 
 def null_skipped(work: Work, group: int, state: GroupState, processed: int) -> GroupState:
     """Null and free every state before the running one, from the highest index down (T21 nulling)."""
-    stop = min(max(processed - 1, 0) // work.config.sizes[group], len(state.table))
+    stop = min(skipped_tokens(processed) // work.config.sizes[group], len(state.table))
     start = state.retired
     if start >= stop:
         return state

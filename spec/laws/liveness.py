@@ -51,6 +51,26 @@ def is_made_now(world: World, group: int, node: int) -> bool:
     return any(of == group and destination in holders for of, _, destination in world.plan.copies)
 
 
+def source_made_now(world: World, hit: Hit, local: int) -> bool:
+    """Tell whether the open plan writes, below the hit, an attention block that the hit ends in: by a chunk, a load or a
+    copy. What the block holds until then may be bytes left over from an earlier use, whatever they are (COW-4).
+    """
+    facts = naive_hits.facts(world.config)
+    for group in facts.attention:
+        column, rest = divmod(local, facts.spans[group])
+        if rest == 0 or column >= len(hit.lists[group]):
+            continue
+        block, first = hit.lists[group][column], local - rest
+        if any(of == group and destination == block for of, _, destination in world.plan.copies):
+            return True
+        for entry in world.plan.scheduled:
+            owner = ground.request_of(world, entry.request)
+            writes = entry.loaded_from < local and entry.start + entry.amount > first
+            if owner is not None and writes and block in owner.groups[group].table:
+                return True
+    return False
+
+
 def _admitted_when_it_fits(moment: Moment) -> Findings:
     """LV-1: an admission is not put off when there are blocks enough and the state it adopts has been computed."""
     world, action, record = moment.before, moment.action, moment.record
@@ -70,6 +90,8 @@ def _admitted_when_it_fits(moment: Moment) -> Findings:
     if not states or not all(
         is_there(world, group, block, node) and not is_made_now(world, group, node) for group, block in states
     ):
+        return None
+    if source_made_now(world, world.hit, action.local):
         return None
     if not ground.sources_written(world, world.hit, request.tip, action.local):
         return None

@@ -476,6 +476,19 @@ def test_lv_1_excuses_a_state_that_is_made_in_the_same_plan():
     assert judged("LV-1", recorded(admitted=False)(admitted))
 
 
+def test_lv_1_excuses_a_copy_whose_source_is_not_written_yet():
+    moment = recorded(admitted=False)(consumer()["allocate 1 0"])
+    assert judged("LV-1", moment)
+    empty = before(lambda w: evolve(w, contents=put(w.contents, 2, ())))
+    assert judged("LV-1", empty(moment)) is None
+    copied = before(lambda w: evolve(w, plan=evolve(w.plan, copies=((0, 9, 2),))))
+    assert judged("LV-1", copied(moment)) is None
+    planned = consumer()["0 0 Drain"].before.plan.scheduled
+    assert [(entry.request, entry.start, entry.amount) for entry in planned] == [(0, 0, 12)]
+    written = before(lambda w: evolve(w, plan=evolve(w.plan, scheduled=planned)))
+    assert judged("LV-1", written(moment)) is None
+
+
 def test_lv_9_takes_a_typed_refusal_for_an_answer():
     moment = attempt(new_world(configure(PAIR)), act.Drain())
     assert isinstance(moment.refusal, PhaseError)

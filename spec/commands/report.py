@@ -1,0 +1,37 @@
+"""``kvproof report``: show a counterexample, or run it again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kvproof.spec import check, counterexample
+from kvproof.spec.commands.check import wide_console
+from kvproof.spec.exits import ExitCode
+from kvproof.spec.report import markdown, terminal
+
+
+@click.command("report", short_help="Show a counterexample, or run it again.")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--replay", is_flag=True, help="Run it again: exit 2 if the law breaks again, 3 if it does not.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print the Markdown form.")
+def command(file: Path, replay: bool, as_markdown: bool) -> ExitCode:
+    """Show the counterexample in FILE, a JSON file that `kvproof check --report DIR` wrote."""
+    example = counterexample.read(file)
+    console = wide_console()
+    if as_markdown:
+        click.echo(markdown.render(example, str(file)), nl=False)
+    elif not replay:
+        terminal.show(console, example, str(file))
+    if not replay:
+        return ExitCode.HOLDS
+    replayed = check.replay(example)
+    for difference in replayed.differences:
+        click.echo(difference)
+    if replayed.violation is None:
+        click.echo(f"{example.law} holds on these {len(example.actions)} actions: not reproduced")
+        return ExitCode.UNDETERMINED
+    if not as_markdown:
+        terminal.show(console, example, str(file))
+    return ExitCode.REFUTED

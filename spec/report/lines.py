@@ -1,0 +1,138 @@
+"""The words that the terminal and the Markdown form of a counterexample share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+from attrs import frozen
+
+from kvproof.core import actions as act
+from kvproof.core.actions import Action
+from kvproof.core.config import SOUND, Profile
+from kvproof.spec import counterexample as examples
+from kvproof.spec.counterexample import Counterexample, Outcome
+
+MAX_LINES = 26
+HEAD = 6
+
+FOLDED = (act.Drain, act.BuildMetadata, act.Dispatch, act.Execute)
+
+
+@frozen(slots=True)
+class Line:
+    """One line of the story: the numbers of its actions, what was done, what the model answered."""
+
+    number: str
+    action: str
+    answer: str
+
+
+def action_text(action: Action) -> str:
+    """Return an action as it would be written in Python, defaults left out."""
+    parts = []
+    for at, field in enumerate(attrs.fields(type(action))):
+        value = getattr(action, field.name)
+        if value != field.default:
+            parts.append(f"{value!r}" if at == 0 else f"{field.name}={value!r}")
+    return f"{type(action).__name__}({', '.join(parts)})"
+
+
+def answer_text(outcome: Outcome) -> str:
+    """Return what the model answered: the fields that the action set, or the refusal."""
+    if outcome.record is None:
+        return f"refused ({outcome.code}): {outcome.message}"
+    fields = examples.changed_fields(outcome.record)
+    return ", ".join(f"{name} {_short(value)}" for name, value in fields.items() if name != "action")
+
+
+def _short(value: object) -> str:
+    text = repr(value).replace(" ", "") if isinstance(value, list | tuple) else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def story(example: Counterexample) -> list[Line]:
+    """Return the actions with their answers: the closing of a step folded into one line, a long middle left out."""
+    lines = list(_folded(example))
+    if len(lines) <= MAX_LINES:
+        return lines
+    left_out = len(lines) - MAX_LINES + 1
+    note = Line("...", f"{left_out} lines left out; the JSON form has every action", "")
+    return [*lines[:HEAD], note, *lines[HEAD + left_out :]]
+
+
+def _folded(example: Counterexample) -> Iterator[Line]:
+    pairs = list(zip(example.actions, example.outcomes, strict=True))
+    at = 0
+    while at < len(pairs):
+        stop = at
+        # The action that breaks the law keeps a line of its own.
+        while stop < len(pairs) and stop != example.position and isinstance(pairs[stop][0], FOLDED):
+            stop += 1
+        if stop - at < 2:
+            action, outcome = pairs[at]
+            yield Line(str(at), action_text(action), answer_text(outcome))
+            at += 1
+            continue
+        answers = [text for _, outcome in pairs[at:stop] if (text := answer_text(outcome))]
+        names = [getattr(action, "part", type(action).__name__) for action, _ in pairs[at:stop]]
+        yield Line(f"{at}-{stop - 1}", ", ".join(names), "; ".join(answers))
+        at = stop
+
+
+def place(example: Counterexample) -> str:
+    """Return where the law broke."""
+    if example.position >= 0:
+        return f"action {example.position}, {action_text(example.actions[example.position])}"
+    return "the configuration, before any action" if not example.actions else "the run as a whole, against its twin"
+
+
+def profile_text(profile: Profile) -> str:
+    """Return a profile's name and the fields in which it departs from `sound`."""
+    changed = [
+        f"{field.name} = {getattr(profile, field.name)}"
+        for field in attrs.fields(Profile)
+        if field.name != "name" and getattr(profile, field.name) != getattr(SOUND, field.name)
+    ]
+    return profile.name + (f" with {', '.join(changed)}" if changed else "")
+
+
+def sizes_text(example: Counterexample) -> str:
+    """Return ranks, the derived sizes in tokens, and the other settings that differ from the usual."""
+    settings, geometry = example.settings, example.geometry
+    parts = [f"N = {settings.dcp_size}", f"I = {settings.interleave}"]
+    if geometry is not None:
+        parts += [f"S = {geometry.scheduler_block_size}", f"H = {geometry.hash_block_size}", f"A = {geometry.alignment}"]
+        parts.append("hits may end inside a block" if geometry.fine_grained else "hits end on scheduler blocks")
+    parts += [f"{settings.num_blocks} blocks with the null block", f"at most {settings.max_model_len} tokens"]
+    if settings.retention is not None:
+        parts.append(f"retention {settings.retention}")
+    if settings.append_expansion > 1:
+        parts.append(f"{settings.append_expansion} kernel blocks per block")
+    if settings.connectors:
+        parts.append(f"connectors that offer divergent hits: {', '.join(map(str, settings.connectors))}")
+    return ", ".join(parts)
+
+
+def groups(example: Counterexample) -> list[tuple[str, str, str, str, str]]:
+    """Return one row per group: number, kind, tokens of a block on one rank, E in tokens, row entries."""
+    found = []
+    for at, group in enumerate(example.settings.groups):
+        kind = group.kind + ("" if group.sharded else ", replicated")
+        size = str(example.geometry.sizes[at]) if example.geometry else ""
+        row = str(example.geometry.row_capacity[at]) if example.geometry else ""
+        found.append((str(at), kind, str(group.block_size), size, row))
+    return found
+
+
+def origin(example: Counterexample) -> str:
+    """Return who found it: engine, seed, scope, versions."""
+    return (
+        f"found by {example.engine}, seed {example.seed}, scope {example.scope}, "
+        f"kvproof {example.kvproof}, Python {example.python}"
+    )
+
+
+def reproduce(example: Counterexample, file: str | None = None) -> str:
+    """Return the command that shows the violation again: from the file if there is one."""
+    return f"kvproof report {file} --replay" if file else examples.command(example)

@@ -1,0 +1,36 @@
+"""A counterexample as one Markdown page, short enough for the description of a change."""
+
+from __future__ import annotations
+
+from kvproof.spec.counterexample import Counterexample
+from kvproof.spec.report import lines
+
+MAX_LINES = 60
+
+
+def render(example: Counterexample, file: str | None = None) -> str:
+    """Return the page; its last line is the command that reproduces it. ``file`` is where the JSON form lies."""
+    out = [f"# {example.law} does not hold", "", f"> {example.sentence}", ""]
+    out.append(f"{_text(example.message)}, at {_text(lines.place(example))}.")
+    if example.values:
+        out += ["", "; ".join(f"{name} = `{_code(value)}`" for name, value in example.values)]
+    if example.fault:
+        out += ["", f"Planted fault: {example.fault}."]
+    out += ["", f"{lines.sizes_text(example)}; profile {lines.profile_text(example.profile)}."]
+    out += ["", "| group | kind | block | E | row |", "|---|---|---|---|---|"]
+    out += [f"| {' | '.join(row)} |" for row in lines.groups(example)]
+    if example.actions:
+        out += ["", "| | action | answer |", "|---|---|---|"]
+        out += [f"| {line.number} | `{_code(line.action)}` | {_text(line.answer)} |" for line in lines.story(example)]
+    out += ["", f"{lines.origin(example)[0].upper()}{lines.origin(example)[1:]}. To see it again:", ""]
+    out.append(f"    {lines.reproduce(example, file)}")
+    return "\n".join(out) + "\n"
+
+
+def _text(value: str) -> str:
+    return value.replace("|", "\\|").replace("\n", " ")
+
+
+def _code(value: object) -> str:
+    text = str(value).replace("|", "\\|").replace("`", "'").replace("\n", " ")
+    return text if len(text) <= 160 else text[:157] + "..."

@@ -1,0 +1,72 @@
+"""A counterexample, and the table of a check, on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kvproof.spec.counterexample import Counterexample
+from kvproof.spec.report import lines
+from kvproof.spec.report.outcome import Row
+
+
+def show(console: Console, example: Counterexample, file: str | None = None) -> None:
+    """Print a counterexample; the last line is the command that reproduces it. ``file`` is where its JSON form lies."""
+    console.print(Text(f"{example.law} does not hold", style="bold red"))
+    _plain(console, f"  {example.sentence}")
+    _plain(console, f"{example.message}")
+    _plain(console, f"  at {lines.place(example)}")
+    for name, value in example.values:
+        _plain(console, f"  {name} = {value}")
+    if example.fault:
+        _plain(console, f"planted fault: {example.fault}")
+    _plain(console, f"{lines.sizes_text(example)}; profile {lines.profile_text(example.profile)}")
+    _grid(console, ("group", "kind", "block", "E", "row"), lines.groups(example))
+    if example.actions:
+        story = [(line.number, line.action, line.answer) for line in lines.story(example)]
+        _grid(console, ("", "action", "answer"), story)
+    _plain(console, lines.origin(example))
+    _plain(console, lines.reproduce(example, file))
+
+
+def _plain(console: Console, text: str) -> None:
+    console.print(Text(text), soft_wrap=True)
+
+
+def _grid(console: Console, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    grid = Table(*heads, box=None, pad_edge=False)
+    for row in rows:
+        grid.add_row(*(Text(cell) for cell in row))
+    console.print(grid)
+
+
+STYLES = {"holds": "green", "refuted": "bold red", "undetermined": "yellow"}
+
+
+def table(console: Console, title: str, rows: list[Row]) -> None:
+    """Print the final table of a check."""
+    shown = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    shown.add_column("family", no_wrap=True)
+    shown.add_column("engine", no_wrap=True)
+    for head in ("steps", "judged", "premises", "witnesses"):
+        shown.add_column(head, justify="right", no_wrap=True)
+    shown.add_column("verdict", no_wrap=True)
+    last = rows[0].family if rows else ""
+    for row in rows:
+        if row.family != last:
+            shown.add_section()
+            last = row.family
+        shown.add_row(
+            row.family,
+            row.engine,
+            f"{row.steps:,}",
+            row.judged,
+            f"{row.premises:,}",
+            row.witnesses,
+            Text(row.verdict, style=STYLES[row.verdict]),
+        )
+    console.print(shown)
