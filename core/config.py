@@ -29,7 +29,14 @@ class Profile:
 
 
 SOUND = Profile()
-VLLM_0_33_0 = Profile(name="vllm-0.33.0", withdrawn_keys="keep", recurrent_demand="capped", append_guard="per_group")
+VLLM_0_33_0 = Profile(
+    name="vllm-0.33.0",
+    withdrawn_keys="keep",
+    recurrent_demand="capped",
+    append_guard="per_group",
+    copy_source_guard="recurrent",
+    clip_stops="clip_unit",
+)
 PROFILES: tuple[Profile, ...] = (SOUND, VLLM_0_33_0)
 
 
