@@ -17,7 +17,7 @@ from kvproof.proofs.pools_of_four import Draft, Key
 
 def take_one_of_a_pool_with_two_keys(draft: Draft, key: Key, other: Key) -> None:
     """T1, PC-5: the block at the front, with one reference and without keys; nothing else changes."""
-    assert four.legal(draft, key, other, free=four.ONE_FREE)
+    assert four.legal(draft, key, other, free=1)
     old = four.pool_of(draft, key, other)
     new, (block,) = pools.take(old, 1)
     assert four.sound(new)
@@ -28,7 +28,7 @@ def take_one_of_a_pool_with_two_keys(draft: Draft, key: Key, other: Key) -> None
 
 def take_two_of_a_pool_with_two_keys(draft: Draft, key: Key, other: Key) -> None:
     """T1, PC-5."""
-    assert four.legal(draft, key, other, free=four.TWO_FREE)
+    assert four.legal(draft, key, other, free=2)
     old = four.pool_of(draft, key, other)
     new, blocks = pools.take(old, 2)
     assert four.sound(new)
@@ -47,11 +47,11 @@ def take_no_more_than_is_free(draft: Draft, key: Key, count: int) -> None:
     assert (answer is None) == (wanted > len(old.free))
 
 
-def touch_a_block_of_a_pool_with_two_keys(draft: Draft, key: Key, other: Key, number: int) -> None:
+def touch_a_block(draft: Draft, key: Key, number: int) -> None:
     """T2: one reference more, out of the queue, keys and the rest stay."""
-    assert four.legal(draft, key, other)
+    assert four.legal(draft, key)
     assert 1 <= number <= 3
-    old = four.pool_of(draft, key, other)
+    old = four.pool_of(draft, key)
     block = four.block_of(number)
     new = pools.touch(old, (NULL_BLOCK, block))
     assert four.sound(new)
@@ -71,11 +71,11 @@ def touch_a_block_twice(draft: Draft, key: Key, number: int) -> None:
     assert four.keys_kept(old, new) and four.holdings_kept(old, new, block)
 
 
-def release_a_block_of_a_pool_with_two_keys(draft: Draft, key: Key, other: Key, number: int) -> None:
+def release_a_block(draft: Draft, key: Key, number: int) -> None:
     """T3, PC-8: one reference less; at none, to the front of the queue without a key and to its back with one."""
-    assert four.legal(draft, key, other)
+    assert four.legal(draft, key)
     assert 1 <= number <= 3
-    old = four.pool_of(draft, key, other)
+    old = four.pool_of(draft, key)
     block = four.block_of(number)
     new = four.attempt(pools.release, old, (NULL_BLOCK, block))
     assert (new is None) == (old.ref[block] == 0)
@@ -88,7 +88,6 @@ def release_a_block_of_a_pool_with_two_keys(draft: Draft, key: Key, other: Key, 
 def release_two_blocks(draft: Draft, key: Key, number: int) -> None:
     """T3, PC-8: both leave use; unkeyed ones stand in front of all others, keyed ones behind, in the order given."""
     assert four.legal(draft, key)
-    assert draft.queue < four.TWO_FREE
     assert 1 <= number <= 3
     old = four.pool_of(draft, key)
     last = four.block_of(number)

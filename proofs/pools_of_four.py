@@ -27,16 +27,14 @@ Key = tuple[int, int, int, int]
 BLOCKS = (1, 2, 3)
 """The blocks that can be handed out."""
 
-QUEUES: tuple[tuple[int, ...], ...] = tuple(
+QUEUES: tuple[tuple[int, ...], ...] = ((), (1,), (1, 2), (1, 2, 3))
+"""Every free queue up to the names of the blocks. No function of the pool depends on a block's name (a test compares
+renamed pools), so these stand for all; where time does not matter `EVERY_QUEUE` takes their place."""
+
+EVERY_QUEUE: tuple[tuple[int, ...], ...] = tuple(
     queue for length in range(len(BLOCKS) + 1) for queue in permutations(BLOCKS, length)
 )
-"""Every free queue of such a pool: 1 empty, 3 of one block, 6 of two, 6 of three, in this order."""
-
-ONE_FREE = 1
-"""Index of the first of `QUEUES` with a block."""
-
-TWO_FREE = 4
-"""Index of the first of `QUEUES` with two blocks."""
+"""The 16 free queues such a pool can have."""
 
 
 @frozen(slots=True)
@@ -75,11 +73,12 @@ def every(conditions: Iterable[bool]) -> bool:
 
 
 def legal(draft: Draft, *keys: Key, free: int = 0) -> bool:
-    """Tell whether `pool_of` makes a sound pool, ``free`` being the least index into `QUEUES`.
+    """Tell whether `pool_of` makes a sound pool with ``free`` blocks or more in its queue.
 
     Keys stand in the order of the key map, and no block has one of them twice (T6).
     """
-    held = (free <= draft.queue) & (draft.queue < len(QUEUES)) & (draft.next_seq >= 0)
+    least = sum(len(queue) < free for queue in QUEUES)
+    held = (least <= draft.queue) & (draft.queue < len(QUEUES)) & (draft.next_seq >= 0)
     held &= every(refs >= 1 for refs in draft.refs) & every(tokens >= 1 for tokens in draft.tokens)
     for node, group, seq, block in keys:
         held &= (node >= 0) & (group >= 0) & (seq >= 0) & (seq < draft.next_seq) & (block >= 1) & (block <= 3)

@@ -92,6 +92,7 @@ ALL: tuple[Scope, ...] = (
         dcp_size=2,
         max_model_len=32,
         num_blocks=14,
+        clip_block_size=4,
         retention=16,
         connectors=(False,),
         quick=True,
@@ -107,6 +108,8 @@ ALL: tuple[Scope, ...] = (
         retention=0,
         connectors=(False,),
     ),
+    # A pool in which nothing is evicted: what policy promises to keep must be found again.
+    _scope("fa4-m8-n2-roomy", _full(4), _mamba(8), dcp_size=2, max_model_len=32, num_blocks=40, max_running=4, quick=True),
     # Four ranks, with a block per rank smaller than, equal to and larger than the Mamba block.
     _scope("fa2-m4-n4", _full(2), _mamba(4), dcp_size=4, max_model_len=40, num_blocks=12, retention=0, quick=True),
     _scope(

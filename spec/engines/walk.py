@@ -61,6 +61,7 @@ class Habits:
     defer: float
     external: float
     memory: float
+    resend: float
     whole: float
     skip: float
 
@@ -84,6 +85,7 @@ def draw_habits(random: Random) -> Habits:
         defer=rate(0.0, 0.05, 0.2),
         external=rate(0.0, 0.2, 0.5),
         memory=rate(0.5, 0.8, 0.95),
+        resend=rate(0.2, 0.4, 0.7),
         whole=rate(0.2, 0.6, 0.9),
         skip=rate(0.0, 0.0, 0.1),
     )
@@ -218,15 +220,15 @@ class Walker:
 
     def _vary(self, tokens: tuple[int, ...], context: int) -> Prompt:
         limit, draw = self.limits.max_prompt, self.random.random()
-        if draw < 0.25:
+        if self.chance(self.habits.resend):
             return tokens, context
-        if draw < 0.33:
+        if draw < 0.15:
             return tokens, self.limits.contexts[self.random.randrange(len(self.limits.contexts))]
-        if draw < 0.6 and len(tokens) < limit:
+        if draw < 0.5 and len(tokens) < limit:
             more = self._size(len(tokens) + 1, limit) - len(tokens)
             return tokens + tuple(self._token() for _ in range(more)), context
         cut = self._size(1, len(tokens))
-        if draw < 0.75:
+        if draw < 0.7:
             return tokens[:cut], context
         rest = self._size(cut, limit) - cut
         return tokens[:cut] + tuple(self._token() for _ in range(rest)), context

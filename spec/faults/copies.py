@@ -84,6 +84,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("TB-9", "COW-1"),
         ((allocation, "owe_private_copy", _no_debt),),
+        scopes=("fa4-m4-n2", "fa8-m2-n2"),
     ),
     Fault(
         "M-COW-2",
@@ -91,6 +92,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("COW-2", "CC-1"),
         ((works, "queue_copy", _nothing_queued),),
+        scopes=("fa4-m2-n4", "fa8-m2-n2"),
     ),
     Fault(
         "M-COW-3",
@@ -98,6 +100,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("TB-2",),
         ((full_attention, "settle", _appended),),
+        scopes=("fa4-m2-n4", "fa8-m2-n2"),
     ),
     Fault(
         "M-COW-4",
@@ -105,6 +108,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("TB-13",),
         ((recurrent, "_pay_as_producer", _producer_redirected),),
+        scopes=("fa1-m2-m4-n4", "fa2-m8"),
     ),
     Fault(
         "M-COW-5",
@@ -112,6 +116,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("COW-3",),
         ((works, "queue_copy", _source_freed_at_once), (plans, "copy_ends", _destinations)),
+        scopes=("fa8-m2-n2", "fa4-m4-n2"),
     ),
     Fault(
         "M-COW-6",
@@ -119,6 +124,7 @@ FAULTS: tuple[Fault, ...] = (
         "#29387",
         ("COW-4", "COW-7"),
         ((allocation, "registered_this_step", _nothing_is_fresh),),
+        scopes=("fa2-m8", "m4-m8-fa2-n2"),
     ),
     Fault(
         "M-COW-7",
@@ -126,6 +132,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("COW-5",),
         ((recurrent, "move_keys", _keys_stay_too),),
+        scopes=("fa2-m8-n2", "m4-m8-fa2-n2"),
     ),
     Fault(
         "M-COW-8",
@@ -133,6 +140,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("COW-6", "PC-7"),
         ((full_attention, "copy_demand", _no_block_for_the_copy),),
+        scopes=("fa2-m4-n4", "fa4-m4-n2"),
     ),
     Fault(
         "M-COW-9",
@@ -140,6 +148,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("PC-3", "PC-5"),
         ((full_attention, "retain", _no_reference),),
+        scopes=("fa2-m8", "fa8-m2-n2"),
     ),
     Fault(
         "M-COW-10",
@@ -147,5 +156,6 @@ FAULTS: tuple[Fault, ...] = (
         "#50493",
         ("DS-5", "COW-2"),
         ((execute, "run_copies", _copies_on_one_rank),),
+        scopes=("fa8-m2-n2", "fa4-m4-n2"),
     ),
 )

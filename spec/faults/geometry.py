@@ -71,6 +71,7 @@ FAULTS: tuple[Fault, ...] = (
         "#50493",
         ("TB-12",),
         ((recurrent, "row_width", _width_scaled_for_every_group),),
+        scopes=("fa4-m4-n2", "fa4-m4-n2-tight"),
     ),
     Fault(
         "M-GEO-5",
@@ -78,6 +79,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("TB-4", "DS-9"),
         ((geometry, "effective_block_size", _size_scaled_for_every_group),),
+        scopes=("m4-m8-fa2-n2", "fa4-fa4r-m4-n2"),
     ),
     Fault(
         "M-GATE-1",
@@ -85,6 +87,7 @@ FAULTS: tuple[Fault, ...] = (
         "#50493",
         ("HB-11", "DS-9"),
         ((geometry, "fine_grained_gate", _gate_on_one_rank_only),),
+        scopes=("fa2-m8-n2", "m4-m8-fa2-n2"),
     ),
     Fault(
         "M-GATE-2",
@@ -92,6 +95,7 @@ FAULTS: tuple[Fault, ...] = (
         "#50493",
         ("HB-11",),
         ((geometry, "mamba_gate_condition", _gate_accepts_equal_sizes),),
+        scopes=("fa4-m4", "fa8-m2"),
     ),
     Fault(
         "M-REACH-1",
@@ -99,6 +103,7 @@ FAULTS: tuple[Fault, ...] = (
         "offload-scaling",
         ("DS-7",),
         ((reachability, "chunk_reachable", _short_segment_forgotten),),
+        scopes=("fa4-m4-n2",),
     ),
     Fault(
         "M-CTX-1",
@@ -106,6 +111,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("DS-10",),
         ((geometry, "context_branches", _each_rank_for_itself),),
+        scopes=("fa2-n4", "fa4-m2-n4"),
     ),
     Fault(
         "M-SLOT-1",
@@ -113,6 +119,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("DS-2",),
         ((geometry, "owns", _owned_by_one_rank),),
+        scopes=("fa4r-m4-n2", "fa4-fa4r-m4-n2"),
     ),
     Fault(
         "M-SLOT-2",
@@ -120,6 +127,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("DS-3",),
         ((geometry, "block_offset", _offset_inside_one_rank),),
+        scopes=("fa2-n4", "fa4-m4-n2"),
     ),
     Fault(
         "M-SLOT-3",
@@ -127,6 +135,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("DS-4",),
         ((geometry, "local_length", _same_length_on_every_rank),),
+        scopes=("fa2-n4", "fa4-m4-n2"),
     ),
     Fault(
         "M-SLOT-4",
@@ -134,5 +143,6 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("DS-8", "HB-11"),
         ((configs, "gate", _gate_asks_for_interleave),),
+        scopes=("fa4-m4-n2", "fa4-m4-n2-tight"),
     ),
 )

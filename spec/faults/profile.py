@@ -11,6 +11,7 @@ FAULTS: tuple[Fault, ...] = (
         "#50493",
         ("TB-11",),
         profile=("append_guard", "per_group"),
+        scopes=("fa8-m2", "fa1-m2-m4-n4"),
     ),
     Fault(
         "M-PRE-1",
@@ -18,6 +19,7 @@ FAULTS: tuple[Fault, ...] = (
         "#43569, #57580, #56525",
         ("CC-3", "COW-4"),
         profile=("withdrawn_keys", "keep"),
+        scopes=("fa4-m2-n4", "fa8-m2-n2"),
     ),
     Fault(
         "M-DEM-1",
@@ -25,13 +27,7 @@ FAULTS: tuple[Fault, ...] = (
         "#46892",
         ("PC-7", "LV-9"),
         profile=("recurrent_demand", "capped"),
-    ),
-    Fault(
-        "M-MAM-5",
-        "a chunk that starts inside a state block runs past its end: the old state stays under the full block's key",
-        "#47861",
-        ("CC-3",),
-        profile=("clip_stops", "clip_unit"),
+        scopes=("fa1-m2-m4-n4", "fa4-m4-m4-n2"),
     ),
     Fault(
         "M-TAIL-4",
@@ -39,6 +35,7 @@ FAULTS: tuple[Fault, ...] = (
         "before 0.32",
         ("LV-10",),
         profile=("prompt_tail", "P"),
+        scopes=("fa4-fa4r-m4-n2", "fa2-m4-n4"),
     ),
     Fault(
         "M-COW-11",
@@ -46,6 +43,7 @@ FAULTS: tuple[Fault, ...] = (
         "docs/findings/copy-source.md",
         ("COW-4", "COW-7"),
         profile=("copy_source_guard", "recurrent"),
+        scopes=("fa4-fa4r-m4-n2", "fa8-m2-n2"),
     ),
     Fault(
         "M-MAM-8",
@@ -53,5 +51,6 @@ FAULTS: tuple[Fault, ...] = (
         "docs/findings/clip-stops.md",
         ("CC-3",),
         profile=("clip_stops", "clip_unit"),
+        scopes=("fa2-m8-clip2",),
     ),
 )

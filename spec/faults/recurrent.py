@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from attrs import evolve
+
+from kvproof.core import config as configs
 from kvproof.core import geometry, worker
-from kvproof.core.config import Config
+from kvproof.core.config import Config, Group
 from kvproof.core.kinds import recurrent
 from kvproof.core.pool import NULL_BLOCK, Pool
 from kvproof.core.work import Work
 from kvproof.spec.faults.base import Fault
 
+_configure = configs.configure
 _find_hit = recurrent.find_hit
 _publish = recurrent.publish
 
@@ -33,6 +39,12 @@ def _column_in_smallest_blocks(config: Config, group: int, computed: int) -> int
     return worker.column_of(computed, min(spec.block_size for spec in config.groups))
 
 
+def _clipped_at_hash_blocks(groups: tuple[Group, ...], **settings: Any) -> Config:
+    config = _configure(groups, **settings)
+    profile = evolve(config.profile, clip_stops="clip_unit")
+    return _configure(groups, **{**settings, "clip_block_size": config.hash_block_size, "profile": profile})
+
+
 def _published_at_the_block_end(work: Work, group: int, block: int, boundary: int) -> None:
     size = work.config.sizes[group]
     _publish(work, group, block, geometry.ceil_div(boundary, size) * size)
@@ -45,6 +57,7 @@ FAULTS: tuple[Fault, ...] = (
         "#45238, #47491",
         ("HB-10", "HB-12", "CC-2"),
         ((recurrent, "find_hit", _miss_is_a_hit),),
+        scopes=("fa4-m4-m4-n2", "fa4r-m4-n2"),
     ),
     Fault(
         "M-MAM-1",
@@ -52,6 +65,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("TB-6",),
         ((recurrent, "retired_blocks", _up_to_the_first_null),),
+        scopes=("fa2-m4-n4", "fa4-fa4r-m4-n2"),
     ),
     Fault(
         "M-MAM-2",
@@ -59,6 +73,15 @@ FAULTS: tuple[Fault, ...] = (
         "#53142, #55600",
         ("TB-7", "CC-2"),
         ((worker, "seed_column", _column_in_smallest_blocks),),
+        scopes=("fa2-m4-n4", "fa2-m8"),
+    ),
+    Fault(
+        "M-MAM-5",
+        "prefill chunks end at hash blocks instead of state blocks: a full block's key names the state of an earlier chunk end",
+        "#47861",
+        ("CC-3",),
+        ((configs, "configure", _clipped_at_hash_blocks),),
+        scopes=("fa2-m8", "fa1-m2-m4-n4"),
     ),
     Fault(
         "M-HO-1",
@@ -66,5 +89,6 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("HO-1",),
         ((recurrent, "publish", _published_at_the_block_end),),
+        scopes=("fa2-m8", "fa2-m8-n2"),
     ),
 )

@@ -44,6 +44,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("TB-1",),
         ((plans, "dispatch", _dispatch_writes_back),),
+        scopes=("m4-fa4", "fa4-m4-m4-n2"),
     ),
     Fault(
         "M-CAP-1",
@@ -51,6 +52,7 @@ FAULTS: tuple[Fault, ...] = (
         "#50493",
         ("TB-11",),
         ((worker, "check_capacity", _no_check),),
+        scopes=("fa4-m4-n2", "m4-m8-fa2-n2"),
     ),
     Fault(
         "M-CAP-2",
@@ -58,5 +60,6 @@ FAULTS: tuple[Fault, ...] = (
         "#50493",
         ("TB-11",),
         ((worker, "expanded_count", _count_before_expansion),),
+        scopes=("fa4-m4-m4-n2", "m4-fa4"),
     ),
 )

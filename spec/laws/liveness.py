@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from attrs import define, field
+from attrs import define, evolve, field, frozen
 
 from kvproof.core.actions import Action, Allocate, EvictBlocks, Finish, Lookup, Preempt, ResetCache, Submit, Withdraw
 from kvproof.core.config import Config
-from kvproof.core.pool import NO_KEY, NULL_BLOCK
+from kvproof.core.pool import NULL_BLOCK
 from kvproof.core.world import Hit, Status, World
 from kvproof.spec import ground, judge, naive, naive_hits
 from kvproof.spec.engines import twins
@@ -119,29 +119,44 @@ def _no_internal_refusal(moment: Moment) -> Findings:
     return None
 
 
+@frozen(slots=True)
+class Sent:
+    """A prompt as it was submitted: context, tokens, its prefix node, and whether something disturbed it."""
+
+    context: int
+    tokens: tuple[int, ...]
+    node: int
+    disturbed: bool = False
+
+
 @define(slots=True)
 class Resends:
     """Follows a run and judges the lookup of every prompt that an undisturbed, finished request had before (LV-10).
 
-    ``live`` holds, per request, its context, its prompt and whether something disturbed it: a preemption, external
-    tokens, or an eviction. ``sent`` holds the prompts of undisturbed finished requests.
+    What disturbs: a preemption, external tokens, and the eviction of a key on the prompt's own prefix.
     """
 
     config: Config
-    live: dict[int, tuple[int, tuple[int, ...], bool]] = field(factory=dict)
-    sent: set[tuple[int, tuple[int, ...]]] = field(factory=set)
+    live: dict[int, Sent] = field(factory=dict)
+    finished: list[Sent] = field(factory=list)
     judged: int = 0
     found: list[Evidence] = field(factory=list)
 
-    def forget(self) -> None:
-        """Something was evicted: what was sent before, or is being sent, promises nothing any more."""
-        self.sent.clear()
-        self.live = {request: (context, prompt, True) for request, (context, prompt, _) in self.live.items()}
+    def lose(self, world: World, blocks: Collection[int]) -> None:
+        """Blocks lose their keys: prompts of whose prefix one of them was a part promise nothing any more."""
+        lost = {node for node, _, _, block in world.pool.entries if block in blocks}
+
+        def hurt(sent: Sent) -> bool:
+            depths = ((node, world.prefixes.depth[node]) for node in lost)
+            return any(naive_hits.node_at(world.prefixes, sent.node, depth) == node for node, depth in depths)
+
+        if lost:
+            self.finished = [sent for sent in self.finished if not hurt(sent)]
+            self.live = {request: evolve(sent, disturbed=sent.disturbed or hurt(sent)) for request, sent in self.live.items()}
 
     def disturb(self, request: int) -> None:
         """A request was preempted or loaded: its chunks did not end where those of an undisturbed one end."""
-        context, prompt, _ = self.live[request]
-        self.live[request] = (context, prompt, True)
+        self.live[request] = evolve(self.live[request], disturbed=True)
 
     def see(self, moment: Moment) -> None:
         """Take in one action that was not refused."""
@@ -149,37 +164,47 @@ class Resends:
         if record is None:
             return
         if isinstance(action, Submit):
-            self.live[action.request] = (action.context, action.tokens, False)
+            request = ground.request_of(moment.after, action.request)
+            if request is not None:
+                self.live[action.request] = Sent(action.context, action.tokens, request.tip)
         elif isinstance(action, Lookup):
             self.judge(action, moment)
         elif isinstance(action, Allocate):
-            if any(moment.before.pool.key_node[block] != NO_KEY for block in record.taken):
-                self.forget()
+            self.lose(moment.before, record.taken)
             if action.external and record.admitted:
                 self.disturb(action.request)
         elif isinstance(action, Preempt | Withdraw):
             self.disturb(action.request)
         elif isinstance(action, ResetCache):
             if record.done:
-                self.forget()
+                self.lose(moment.before, range(self.config.num_blocks))
         elif isinstance(action, EvictBlocks):
-            self.forget()
+            self.lose(moment.before, action.blocks)
         elif isinstance(action, Finish):
-            context, prompt, disturbed = self.live.pop(action.request)
+            sent = self.live.pop(action.request)
             request = ground.request_of(moment.before, action.request)
-            if request is not None and request.computed >= len(prompt) and not disturbed:
-                self.sent.add((context, prompt))
+            if request is not None and request.computed >= len(sent.tokens) and not sent.disturbed:
+                self.finished.append(sent)
+
+    def computed(self, world: World) -> list[Sent]:
+        """Return the undisturbed prompts that are computed to their end, by requests that live or have finished."""
+        alive = [
+            self.live[request.request]
+            for request in world.requests
+            if request.computed >= request.num_prompt and not self.live[request.request].disturbed
+        ]
+        return self.finished + alive
 
     def judge(self, action: Lookup, moment: Moment) -> None:
         """Compare the hit of a resent prompt with its checkpoint boundary."""
-        context, prompt, _ = self.live[action.request]
+        sent = self.live[action.request]
         request = ground.request_of(moment.before, action.request)
-        expected = naive.checkpoint_boundary(len(prompt), self.config.hash_block_size)
+        expected = naive.checkpoint_boundary(len(sent.tokens), self.config.hash_block_size)
         if (
             request is None
             or moment.record is None
-            or (context, prompt) not in self.sent
-            or request.num_tokens != len(prompt)
+            or not any((old.context, old.tokens) == (sent.context, sent.tokens) for old in self.computed(moment.before))
+            or request.num_tokens != len(sent.tokens)
             or request.skip_reading
             or expected == 0
         ):
@@ -190,7 +215,7 @@ class Resends:
                 Evidence.of(
                     "an identical resend does not hit the prompt's checkpoint",
                     request=action.request,
-                    prompt=prompt,
+                    prompt=sent.tokens,
                     expected=expected,
                     actual=moment.record.local,
                 )

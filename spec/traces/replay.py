@@ -2,7 +2,7 @@
 
 A manager-level operation becomes one action or a few. The recorded driver counts a step's output as processed at
 ``end_step`` and appends the sampled tokens later; the model processes both at once. Until then ``in_flight`` differs:
-this is the one declared difference (``DECLARED``).
+``DECLARED`` lists this and every other difference between the recorded driver and the model.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ DECLARED: tuple[tuple[str, str], ...] = (
     (
         "requests.in_flight",
         "the recorded driver counts outputs as processed at end_step, the model when the sampled tokens arrive (T36)",
+    ),
+    (
+        "preempt before the first allocation of a step",
+        "recorded behind begin_step; for the model it happens between plans, as in a cache reset (T31)",
     ),
 )
 PROFILE_OF_ENGINE: dict[tuple[str, str], Profile] = {("vllm", "0.33.0"): VLLM_0_33_0}
