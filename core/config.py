@@ -247,7 +247,8 @@ def _resolve_units(
     groups: tuple[Group, ...], sizes: tuple[int, ...], requested: int | None, caching: bool, connected: bool
 ) -> tuple[int, int]:
     """Return S and H, checked (2.2, HB-1)."""
-    cacheable = tuple(group.prefix_cacheable for group in groups)
+    # Without prefix caching and connectors nothing is hashed, and H need not divide anything but S.
+    cacheable = tuple(group.prefix_cacheable and (caching or connected) for group in groups)
     scheduler = geometry.scheduler_block_size(sizes)
     unit = geometry.hash_block_size(
         sizes=sizes,

@@ -51,6 +51,6 @@ FAULTS: tuple[Fault, ...] = (
         "docs/findings/clip-stops.md",
         ("CC-3",),
         profile=("clip_stops", "clip_unit"),
-        scopes=("fa2-m8-clip2",),
+        scopes=("m4-m8-fa2-n2",),
     ),
 )

@@ -131,7 +131,7 @@ class Sent:
 
 @define(slots=True)
 class Resends:
-    """Follows a run and judges the lookup of every prompt that an undisturbed, finished request had before (LV-10).
+    """Follows a run and judges the lookup of every prompt that an undisturbed request has computed before (LV-10).
 
     What disturbs: a preemption, external tokens, and the eviction of a key on the prompt's own prefix.
     """
@@ -223,7 +223,7 @@ class Resends:
 
 
 def _resend_hits(config: Config, actions: Sequence[Action]) -> Findings:
-    """LV-10: fine-grained, nothing evicted: an identical resend of a finished prompt hits ck(P, H)."""
+    """LV-10: fine-grained, nothing evicted: an identical resend of a computed prompt hits ck(P, H)."""
     if not config.caching or not config.fine_grained or config.clip_block_size % config.hash_block_size:
         return None
     resends = Resends(config)
@@ -255,7 +255,7 @@ LAWS: tuple[Law, ...] = (
     Law(
         id="LV-10",
         mark="C",
-        sentence="With fine-grained hits and nothing evicted, an identical resend of a finished prompt hits its last hash "
+        sentence="With fine-grained hits and nothing evicted, an identical resend of a computed prompt hits its last hash "
         "boundary before its last token.",
         source="vLLM 0.33.0, #57444",
         faults=("M-RET-1", "M-TAIL-4"),

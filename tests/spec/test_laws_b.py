@@ -384,8 +384,10 @@ def test_a_difference_between_twins_names_its_place():
     assert twins.first_difference(config, config, actions) is None
 
 
-def resent(config: Config, *between: Action, disturb: bool = False, prompt: int = 12) -> tuple[Config, list[Action]]:
-    """A prompt of 12 tokens is computed and finished, and sent again."""
+def resent(
+    config: Config, *between: Action, disturb: bool = False, finish: bool = True, prompt: int = 12
+) -> tuple[Config, list[Action]]:
+    """A prompt of 12 tokens is computed, finished and sent again."""
     run = Run(config)
     run.do(act.Submit(0, PROMPT[:12]))
     run.compute(0, 8, 4)
@@ -393,7 +395,8 @@ def resent(config: Config, *between: Action, disturb: bool = False, prompt: int 
         run.do(act.BeginStep())
         run.do(act.Preempt(0))
         run.close()
-    run.do(act.Finish(0))
+    if finish:
+        run.do(act.Finish(0))
     for action in between:
         run.do(action)
     run.do(act.Submit(1, PROMPT[:prompt]))
@@ -408,6 +411,9 @@ def four_ranks(**settings: Any) -> Config:
 
 def test_lv_10_wants_the_checkpoint_of_a_resent_prompt():
     assert run_law("LV-10", *resent(four_ranks())) == []
+    assert run_law("LV-10", *resent(four_ranks(), finish=False)) == []
+    # a block without keys
+    assert run_law("LV-10", *resent(four_ranks(), act.EvictBlocks((9,)))) == []
     found = run_law("LV-10", *resent(four_ranks(profile=evolve(SOUND, prompt_tail="P"))))
     assert found
     assert dict(found[0].values) == {"request": 1, "prompt": PROMPT[:12], "expected": 8, "actual": 0}

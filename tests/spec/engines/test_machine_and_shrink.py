@@ -1,0 +1,83 @@
+import pytest
+
+from kvproof.core import actions as act
+from kvproof.core.world import new_world
+from kvproof.spec import faults, judge, laws
+from kvproof.spec.engines import enabled, machine, rules, scopes, shrink, walk
+from kvproof.spec.judge import Judge
+
+
+def law(name):
+    return [known for known in laws.ALL if known.id == name]
+
+
+def scope_of(name):
+    scope = scopes.by_name(name)
+    config = scope.config()
+    return config, scope.limits(config)
+
+
+def breaks(config, actions, name):
+    """Run actions as they stand and return where the law breaks."""
+    judged, world = Judge(law(name)), new_world(config)
+    for position, action in enumerate(actions):
+        moment = judge.attempt(world, action)
+        if judged.moment(moment, position):
+            return position
+        assert moment.refusal is None
+        world = moment.after
+    return None
+
+
+def test_the_machine_finds_nothing_in_the_model_and_reaches_both_rules():
+    config, limits = scope_of("fa4-m4-n2")
+    ran = machine.run_machine(config, law("PC-1"), 3, 12, 25, limits)
+    assert ran.violation is None
+    assert ran.actions == ()
+    assert ran.premises["PC-1"] > 100
+    assert ran.premises[rules.GUARD] > 20
+    assert ran.steps == ran.premises[rules.GUARD] + ran.premises[rules.TOTALITY]
+
+
+def test_the_machine_finds_a_fault_and_its_actions_show_it():
+    with faults.planted(faults.by_id("M-EVICT-1")):
+        config, limits = scope_of("fa4")
+        first = machine.run_machine(config, law("PC-5"), 1, 60, 40, limits)
+        again = machine.run_machine(config, law("PC-5"), 1, 60, 40, limits)
+        assert first.violation is not None
+        assert first.violation.law == "PC-5"
+        assert breaks(config, first.actions, "PC-5") == len(first.actions) - 1
+        assert (first.actions, first.violation) == (again.actions, again.violation)
+    assert breaks(config, first.actions, "PC-5") is None
+
+
+@pytest.mark.parametrize(("fault", "name", "where"), [("M-EVICT-1", "PC-5", "fa4"), ("M-COW-7", "COW-5", "m4-fa4")])
+def test_a_long_walk_shrinks_to_a_short_run_that_breaks_the_same_law(fault, name, where):
+    with faults.planted(faults.by_id(fault)):
+        config, limits = scope_of(where)
+        walks = (walk.walk(config, f"shrink {n}", 300, law(name), limits, only=name) for n in range(40))
+        walked = next(found for found in walks if found.violations)
+        short, violation = shrink.shrink(config, walked.actions, walked.violations[0], law(name), limits)
+        assert violation.law == name
+        assert len(short) < min(len(walked.actions), 45)
+        assert breaks(config, short, name) == violation.position == len(short) - 1
+
+
+def test_an_illegal_action_that_is_accepted_stays_illegal_while_shrinking(monkeypatch):
+    monkeypatch.setattr("kvproof.core.worker.check_capacity", lambda *arguments: None)
+    config, limits = scope_of("m4-fa4")
+    walks = (walk.walk(config, f"probe {n}", 300, (), limits, only=rules.GUARD) for n in range(20))
+    walked = next(found for found in walks if found.violations)
+    assert not walked.legal
+    short, violation = shrink.shrink(config, walked.actions, walked.violations[0], (), limits, legal=False)
+    assert violation.law == rules.GUARD
+    assert len(short) == 1
+    assert isinstance(short[0], act.AppendRows)
+    assert short[0] in enabled.disabled(new_world(config), limits)
+
+
+def test_what_does_not_repeat_comes_back_as_it_was():
+    config, limits = scope_of("fa4")
+    actions = (act.Submit(0, (0, 0)), act.BeginStep())
+    violation = judge.Violation("PC-1", 1, laws.base.Evidence("gone"))
+    assert shrink.shrink(config, actions, violation, law("PC-1"), limits) == (actions, violation)

@@ -1,0 +1,231 @@
+"""The faults: planting is exact and reversible, each changes something, and each of its laws catches it by generation."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+from kvproof.core import allocation, reachability
+from kvproof.core import pool as pools
+from kvproof.core.actions import Action
+from kvproof.core.config import Config, Group
+from kvproof.core.world import new_world
+from kvproof.spec import cli, faults, judge
+from kvproof.spec import laws as all_laws
+from kvproof.spec.commands import faults as command
+from kvproof.spec.engines import scopes, walk
+from kvproof.spec.engines.scopes import Scope
+from kvproof.spec.faults import shortest
+from kvproof.spec.faults.base import Fault, FaultError
+from kvproof.spec.faults.lengths import LENGTHS
+from kvproof.spec.laws.base import Moment
+
+from tests.tidy.sources import ROOT
+
+LAWS = {law.id: law for law in all_laws.ALL}
+IDS = [fault.id for fault in faults.ALL]
+PAIRS = [(fault.id, law) for fault in faults.ALL for law in fault.laws]
+
+# Several attention groups, nearly no free block: the last group's hits stand at the front of the queue (M-2PH-1).
+EXTRA = (Scope("fa2x8", (Group("full_attention", 2),) * 8, {"max_model_len": 12, "num_blocks": 44, "connectors": (True,)}),)
+
+# No transition of this slice calls it; it is judged on a grid.
+NOT_CALLED = {"M-REACH-1"}
+
+
+@cache
+def scope_named(name: str) -> Scope:
+    """A scope of the matrix, or one that only a fault needs."""
+    return {scope.name: scope for scope in (*EXTRA, *scopes.ALL)}[name]
+
+
+def where(fault: Fault) -> tuple[Scope, ...]:
+    """The scopes that a fault names."""
+    return tuple(scope_named(name) for name in fault.scopes)
+
+
+def test_ids_are_unique_and_the_slice_is_complete() -> None:
+    assert len(set(IDS)) == len(IDS) >= 51
+    families = {"GEO": 2, "GATE": 2, "COW": 10, "CACHE": 2, "PROMO": 2, "HASH": 2, "SLOT": 4, "POOL": 3, "HO": 3, "KEY": 2}
+    for family, count in families.items():
+        assert sum(name.startswith(f"M-{family}-") for name in IDS) >= count, family
+
+
+@pytest.mark.parametrize("fault", faults.ALL, ids=IDS)
+def test_every_fault_says_what_it_does_where_and_by_which_laws(fault: Fault) -> None:
+    assert (fault.profile is None) == bool(fault.patches)
+    assert fault.summary
+    assert fault.source
+    assert fault.scopes
+    assert fault.laws
+    assert set(fault.laws) <= set(LAWS)
+    assert not any(LAWS[law].later for law in fault.laws)
+    assert [scope.name for scope in where(fault)] == list(fault.scopes)
+
+
+def test_faults_and_laws_name_one_another() -> None:
+    planned = {(name, law.id) for law in all_laws.ALL for name in law.faults if name in IDS}
+    assert planned - set(PAIRS) == set()
+    assert set(PAIRS) - planned == set()
+
+
+@pytest.mark.parametrize("fault", faults.ALL, ids=IDS)
+def test_planting_replaces_and_restores(fault: Fault) -> None:
+    places = [(module, name, getattr(module, name)) for module, name, _ in fault.patches]
+    with faults.planted(fault):
+        for module, name, replacement in fault.patches:
+            assert getattr(module, name) is replacement
+    assert [(module, name, getattr(module, name)) for module, name, _ in fault.patches] == places
+
+
+def test_an_error_inside_restores_too() -> None:
+    original = pools.take
+    with pytest.raises(ZeroDivisionError), faults.planted(faults.by_id("M-EVICT-1")):
+        assert pools.take is not original
+        raise ZeroDivisionError
+    assert pools.take is original
+    with faults.planted(faults.by_id("M-POOL-1")):
+        pass
+
+
+def test_faults_are_planted_one_at_a_time() -> None:
+    with faults.planted(faults.by_id("M-EVICT-1")), pytest.raises(FaultError, match="M-EVICT-1 is planted already"):
+        with faults.planted(faults.by_id("M-POOL-1")):
+            pytest.fail("a second fault was planted")
+
+
+@pytest.mark.parametrize(
+    ("patch", "message"),
+    [
+        ((pools, "no_such_function", len), "kvproof.core.pool has no function no_such_function"),
+        ((pools, "NO_KEY", len), "no function NO_KEY"),
+        ((allocation, "GroupState", len), "name the module that defines it"),
+    ],
+)
+def test_a_wrong_place_is_refused_and_nothing_is_replaced(patch: faults.Patch, message: str) -> None:
+    original = pools.take
+    wrong = evolve(faults.by_id("M-EVICT-1"), patches=((pools, "take", len), patch))
+    with pytest.raises(FaultError, match=message), faults.planted(wrong):
+        pytest.fail("a wrong fault was planted")
+    assert pools.take is original
+
+
+def test_a_module_may_be_named() -> None:
+    named = evolve(faults.by_id("M-EVICT-1"), patches=(("kvproof.core.pool", "take", len),))
+    with faults.planted(named):
+        assert pools.take is len
+
+
+def test_an_unknown_fault_lists_the_known_ones() -> None:
+    with pytest.raises(FaultError, match="M-COW-10"):
+        faults.by_id("M-NOTHING-1")
+
+
+# --- each changes something ---------------------------------------------------------------------------------------
+
+
+@cache
+def clean_run(name: str, number: int) -> tuple[Config, tuple[Action, ...], tuple[Moment, ...]]:
+    """A walk of the sound model: its configuration, the actions tried, legal or not, and what came of them."""
+    scope = scope_named(name)
+    config = scope.config()
+    walker = walk.Walker.of(config, scope.limits(config), f"clean/{name}/{number}")
+    world = new_world(config)
+    moments = []
+    for at in range(600):
+        legal = at % 5 != 4
+        moment = judge.attempt(world, walker.propose(world) if legal else walker.disabled(world))
+        if legal:
+            walker.observe(moment)
+        moments.append(moment)
+        world = moment.after
+    return config, tuple(moment.action for moment in moments), tuple(moments)
+
+
+def differs(fault: Fault, name: str, number: int) -> bool:
+    """Whether the same actions give another configuration, record, refusal or world with the fault planted."""
+    config, actions, clean = clean_run(name, number)
+    with faults.planted(fault):
+        faulty = faults.configured(fault, config)
+        if evolve(faulty, profile=config.profile) != config:
+            return True
+        world = new_world(faulty)
+        for action, expected in zip(actions, clean, strict=True):
+            moment = judge.attempt(world, action)
+            world = moment.after
+            same = (moment.record, type(moment.refusal)) == (expected.record, type(expected.refusal))
+            if not same or evolve(world, config=config) != expected.after:
+                return True
+    return False
+
+
+@pytest.mark.parametrize("fault", faults.ALL, ids=IDS)
+def test_every_fault_changes_a_record_or_a_world(fault: Fault) -> None:
+    if fault.id in NOT_CALLED:
+        before = [reachability.chunk_reachable(j, 3, 2, 1) for j in range(3)]
+        with faults.planted(fault):
+            assert [reachability.chunk_reachable(j, 3, 2, 1) for j in range(3)] != before
+        return
+    assert any(differs(fault, name, number) for number in range(60) for name in fault.scopes)
+
+
+def test_without_a_fault_nothing_differs() -> None:
+    nothing = Fault("M-NOTHING-1", "nothing", "here", (), profile=("append_guard", "all_groups"))
+    assert not any(differs(nothing, scope.name, 0) for scope in scopes.ALL)
+
+
+# --- each of its laws catches it ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "law"), PAIRS, ids=[f"{name}-{law}" for name, law in PAIRS])
+def test_every_law_of_a_fault_catches_it_alone(name: str, law: str) -> None:
+    fault = faults.by_id(name)
+    kill = next(shortest.kills(fault, LAWS[law], where(fault)), None)
+    assert kill is not None, f"{law} does not catch {name} in {shortest.WALKS} walks of {', '.join(fault.scopes)}"
+    scope = scope_named(kill.scope)
+    config = scope.config()
+    sound = walk.walk(config, kill.seed, shortest.WALK_STEPS, [LAWS[law]], scope.limits(config), only=law)
+    assert sound.violations == (), "the law does not hold without the fault"
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("fault", faults.ALL, ids=IDS)
+def test_the_pinned_length_is_that_of_the_shortest_counterexample(fault: Fault) -> None:
+    assert shortest.shortest(fault, where(fault)) == LENGTHS[fault.id]
+
+
+# --- the command --------------------------------------------------------------------------------------------------
+
+
+def test_the_page_is_current() -> None:
+    assert (ROOT / "docs/faults.md").read_text(encoding="utf-8") == command.as_markdown()
+
+
+def test_the_table_lists_every_fault(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    assert cli.main(["faults"]) == 0
+    printed = capsys.readouterr().out
+    assert [name for name in IDS if name not in printed] == []
+
+
+def test_json_has_every_field(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["faults", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [entry["id"] for entry in listed] == IDS
+    tail = next(entry for entry in listed if entry["id"] == "M-TAIL-4")
+    assert tail["replaces"] == ["profile prompt_tail = P"]
+    assert tail["laws"] == ["LV-10"]
+    source = next(entry for entry in listed if entry["id"] == "M-COW-5")
+    assert source["replaces"] == ["kvproof.core.work.queue_copy", "kvproof.core.plans.copy_ends"]
+
+
+def test_write_replaces_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "faults.md"
+    page.write_text("old")
+    assert cli.main(["faults", "--write", str(page)]) == 0
+    assert page.read_text(encoding="utf-8") == command.as_markdown()
+    assert capsys.readouterr().out == ""
+    assert cli.main(["faults", "--write", str(tmp_path / "nowhere" / "faults.md")]) == 1
