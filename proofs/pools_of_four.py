@@ -1,4 +1,4 @@
-"""Pools of four blocks, the null block included, and what must hold of each of them, for `kvproof.proofs.pool`.
+"""Pools of four blocks, the null block included, and what must hold of each, for `kvproof.proofs.pool` and its like.
 
 The shape of a pool is concrete (its blocks, its free queue, the number of its keys), its contents are any integers. The
 conditions are comparisons only and joined by ``&`` and ``|``, because CrossHair follows both outcomes of every ``and``,
@@ -8,7 +8,7 @@ conditions are comparisons only and joined by ``&`` and ``|``, because CrossHair
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import TypeVar
 
 from attrs import frozen
@@ -72,6 +72,11 @@ def every(conditions: Iterable[bool]) -> bool:
     return held
 
 
+def within(least: int, number: int, most: int) -> bool:
+    """Tell whether a number lies between two others, both included, without a path for each comparison."""
+    return (least <= number) & (number <= most)
+
+
 def legal(draft: Draft, *keys: Key, free: int = 0) -> bool:
     """Tell whether `pool_of` makes a sound pool with ``free`` blocks or more in its queue.
 
@@ -81,10 +86,15 @@ def legal(draft: Draft, *keys: Key, free: int = 0) -> bool:
     held = (least <= draft.queue) & (draft.queue < len(QUEUES)) & (draft.next_seq >= 0)
     held &= every(refs >= 1 for refs in draft.refs) & every(tokens >= 1 for tokens in draft.tokens)
     for node, group, seq, block in keys:
-        held &= (node >= 0) & (group >= 0) & (seq >= 0) & (seq < draft.next_seq) & (block >= 1) & (block <= 3)
-    for first, second in pairs(keys):
+        held &= (node >= 0) & (group >= 0) & (seq >= 0) & (seq < draft.next_seq) & within(1, block, 3)
+    for first, second in pairwise(keys):
         held &= before(first, second)
     return held
+
+
+def in_use(draft: Draft, number: int) -> bool:
+    """Tell whether the block of this number has references in the pool of a draft."""
+    return every((draft.queue != index) | every(number != block for block in queue) for index, queue in enumerate(QUEUES))
 
 
 def pool_of(draft: Draft, *keys: Key) -> Pool:
@@ -102,11 +112,6 @@ def pool_of(draft: Draft, *keys: Key) -> Pool:
         entries,
         draft.next_seq,
     )
-
-
-def pairs(entries: tuple[Key, ...]) -> Iterable[tuple[Key, Key]]:
-    """Return each entry with the one behind it."""
-    return zip(entries, entries[1:], strict=False)
 
 
 def same_key(one: Key, other: Key) -> bool:
@@ -164,8 +169,8 @@ def primaries_hold(pool: Pool) -> bool:
 
 def entries_hold(pool: Pool) -> bool:
     """3.2, T6: the map is in order without repeats, and a block's primary is the first of its entries."""
-    held = every(before(first, second) for first, second in pairs(pool.entries))
-    held &= every((0 <= entry[2]) & (entry[2] < pool.next_seq) & (entry[3] != NULL_BLOCK) for entry in pool.entries)
+    held = every(before(first, second) for first, second in pairwise(pool.entries))
+    held &= every((entry[2] >= 0) & (entry[2] < pool.next_seq) & (entry[3] != NULL_BLOCK) for entry in pool.entries)
     for block in BLOCKS:
         mine = entries_of(pool.entries, block)
         if not mine:
@@ -203,6 +208,11 @@ def holdings_kept(old: Pool, new: Pool, *but: int) -> bool:
     held = every(old.ref[block] == new.ref[block] for block in BLOCKS if block not in but)
     stayed = [tuple(block for block in pool.free if block not in but) for pool in (old, new)]
     return held & (stayed[0] == stayed[1])
+
+
+def standing(pool: Pool, block: int) -> tuple[int, int, int]:
+    """Return the node and the group of a block's primary and the tokens that it stands for."""
+    return pool.key_node[block], pool.key_group[block], pool.key_tokens[block]
 
 
 def unkeyed(pool: Pool, block: int) -> bool:

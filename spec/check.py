@@ -32,7 +32,7 @@ from kvproof.spec.laws.base import Evidence, Law
 
 WALK_STEPS = 300
 TRACE_JOBS = 4
-SHRINK_RUNS = 300
+SHRINK_RUNS = 600
 
 
 @frozen(slots=True)
@@ -49,16 +49,20 @@ class Options:
 
 @frozen(slots=True)
 class Budget:
-    """How much is tried: walks per scope, examples and steps of the machine, walks per fault, law and scope."""
+    """How much is tried: walks per scope, examples and steps of the machine.
+
+    For a fault and law: walks in each scope that the fault names, then in each other one. They end with the first find.
+    """
 
     walks: int
     examples: int
     machine_steps: int
+    named_walks: int
     fault_walks: int
 
 
-FULL = Budget(walks=40, examples=40, machine_steps=50, fault_walks=40)
-QUICK = Budget(walks=12, examples=10, machine_steps=30, fault_walks=20)
+FULL = Budget(walks=40, examples=40, machine_steps=50, named_walks=250, fault_walks=60)
+QUICK = Budget(walks=12, examples=10, machine_steps=30, named_walks=250, fault_walks=30)
 
 
 @frozen(slots=True)
@@ -363,12 +367,15 @@ def _fault(job: Job) -> Done:
     return Done(job, steps, dict(premises), found=tuple(found), killed=tuple(killed))
 
 
-def _fault_scopes(fault: Fault, options: Options) -> list[list[Scope]]:
-    """Return the scopes in which to look for a fault: those it names, then the others."""
-    if options.scope:
-        return [[scopes.by_name(options.scope)]]
+def _fault_scopes(fault: Fault, options: Options) -> list[tuple[int, list[Scope]]]:
+    """Return the scopes in which to look for a fault, with walks for each: those it names, then the others."""
+    budget = _budget(options)
     named = [scope for name in fault.scopes for scope in scopes.ALL if scope.name == name]
-    return [named, [scope for scope in scopes.ALL if scope not in named]]
+    rest = [scope for scope in scopes.ALL if scope not in named]
+    if options.scope:
+        chosen = scopes.by_name(options.scope)
+        return [(budget.named_walks if chosen in named else budget.fault_walks, [chosen])]
+    return [(budget.named_walks, named), (budget.fault_walks, rest)]
 
 
 def _hunt(job: Job, fault: Fault, law: str, premises: Counter[str]) -> tuple[int, Counterexample | None]:
@@ -378,8 +385,8 @@ def _hunt(job: Job, fault: Fault, law: str, premises: Counter[str]) -> tuple[int
     """
     judged = [known for known in all_laws.ALL if known.id == law]
     steps = 0
-    for group in _fault_scopes(fault, job.options):
-        for number in range(_budget(job.options).fault_walks):
+    for walks, group in _fault_scopes(fault, job.options):
+        for number in range(walks if group else 0):
             for scope in group:
                 used, example = _fault_walk(job, fault, law, judged, scope, number, premises)
                 steps += used

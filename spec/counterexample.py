@@ -10,7 +10,7 @@ import json
 import platform
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import attrs
 import msgspec
@@ -257,12 +257,18 @@ def _encode_outcome(outcome: Outcome) -> dict[str, Any]:
 
 
 def changed_fields(record: Record) -> dict[str, Any]:
-    """Return the fields of a record that its action set."""
+    """Return the fields of a record that its action set; flags inside tuples as 0 and 1, as their type says."""
     return {
-        field.name: _encode(getattr(record, field.name))
+        field.name: _numbers(getattr(record, field.name))
         for field in attrs.fields(Record)
         if field.name == "action" or getattr(record, field.name) != field.default
     }
+
+
+def _numbers(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_numbers(item) if isinstance(item, tuple) else int(item) for item in value]
+    return value
 
 
 def loads(text: str | bytes, source: str = "counterexample") -> Counterexample:
@@ -280,13 +286,19 @@ def loads(text: str | bytes, source: str = "counterexample") -> Counterexample:
     fields = {name: value for name, value in document.items() if name not in ("format", "version")}
     actions = _list(source, fields, "actions")
     outcomes = _list(source, fields, "outcomes")
-    loaded = _convert(source, "", {**fields, "actions": [], "outcomes": [], "values": []}, Counterexample)
-    example = evolve(
-        loaded,
-        values=_values(source, fields.get("values")),
-        actions=tuple(_decode_action(source, at, item) for at, item in enumerate(actions)),
-        outcomes=tuple(_decode_outcome(source, at, item) for at, item in enumerate(outcomes)),
-    )
+    kinds = get_type_hints(Counterexample)
+    _only(source, "", fields, set(kinds))
+    values: dict[str, Any] = {
+        "values": _values(source, fields.get("values")),
+        "actions": tuple(_decode_action(source, at, item) for at, item in enumerate(actions)),
+        "outcomes": tuple(_decode_outcome(source, at, item) for at, item in enumerate(outcomes)),
+    }
+    for name in kinds:
+        if name not in fields:
+            raise CounterexampleError(f"{source}: missing field {name!r}")
+        if name not in values:
+            values[name] = _convert(source, name, fields[name], kinds[name])
+    example = Counterexample(**values)
     if len(example.outcomes) != len(example.actions):
         raise CounterexampleError(
             f"{source}: {len(example.actions)} actions and {len(example.outcomes)} outcomes: one outcome per action"

@@ -70,9 +70,9 @@ def as_markdown() -> str:
     lines = [
         "# Faults",
         "",
-        "Named ways to be wrong ([semantics, section 6](semantics.md)). Each is planted by replacing functions of the model, or",
-        "is the value of a profile field; generation must find it, and each of its laws must catch it. `actions` is the length",
-        "of the shortest known counterexample. Written by `kvproof faults --write docs/faults.md`.",
+        "Named ways to be wrong ([semantics, section 6](semantics.md)). Each is planted by replacing functions of the model,",
+        "or is the value of a profile field; generation must find it, and each of its laws must catch it. `actions` is the",
+        "length of the shortest known counterexample. Written by `kvproof faults --write docs/faults.md`.",
         "",
         "| id | what it does wrong | source | laws | replaces | actions |",
         "|---|---|---|---|---|---|",

@@ -59,11 +59,15 @@ class _Broken(AssertionError):
     """A law does not hold; the session has the details."""
 
 
-def _start_worlds(config: Config, limits: Limits, seed_text: str) -> list[tuple[tuple[Action, ...], World]]:
-    """Return action lists of several lengths and the worlds they lead to, the new world first."""
+def _start_worlds(
+    config: Config, laws: Sequence[Law], limits: Limits, seed_text: str, only: str
+) -> list[tuple[tuple[Action, ...], World]]:
+    """Return action lists and the worlds they lead to, the new world first; no law is broken on the way."""
     found: list[tuple[tuple[Action, ...], World]] = [((), new_world(config))]
+    judged = [law for law in laws if law.check is not None]
     for number in range(1, STARTS):
-        actions = walk.walk(config, f"{seed_text}/start/{number}", START_STEPS, limits=limits, disabled_every=0).actions
+        walked = walk.walk(config, f"{seed_text}/start/{number}", START_STEPS, judged, limits, 0, only)
+        actions = walked.actions[:-1] if walked.violations else walked.actions
         world = new_world(config)
         for action in actions:
             world = judges.attempt(world, action).after
@@ -131,7 +135,7 @@ def run_machine(
     ``only`` names the one law or rule whose violations count, bent ones included.
     """
     bounds = limits or lists.limits_for(config)
-    starts = _start_worlds(config, bounds, str(seed_number))
+    starts = _start_worlds(config, laws, bounds, str(seed_number), only)
     session = _Session(config, bounds, Judge(laws), starts, only)
     machine = seed(seed_number)(_machine(session))
     chosen = settings(

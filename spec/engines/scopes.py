@@ -53,7 +53,7 @@ ALL: tuple[Scope, ...] = (
     _scope("fa2-n4", _full(2), dcp_size=4, interleave=2, max_model_len=40, num_blocks=8, bounds={"lookahead": (0, 1)}),
     # One rank. Equal sizes keep the fine-grained gate closed, a larger Mamba block opens it.
     _scope("fa4-m4", _full(4), _mamba(4), max_model_len=32, num_blocks=12),
-    _scope("fa2-m8", _full(2), _mamba(8), max_model_len=32, num_blocks=16, connectors=(False,), quick=True),
+    _scope("fa2-m8", _full(2), _mamba(8), max_model_len=32, num_blocks=16, connectors=(False,)),
     _scope("fa8-m2", _full(8), _mamba(2), max_model_len=32, num_blocks=12, retention=0, connectors=(True,)),
     _scope(
         "m4-fa4",
@@ -65,6 +65,7 @@ ALL: tuple[Scope, ...] = (
         append_expansion=2,
         connectors=(False,),
     ),
+    _scope("m4-fa2-tight", _mamba(4), _full(2), max_model_len=28, num_blocks=8, connectors=(False,), quick=True),
     # Two ranks: attention entries span two blocks, Mamba stays replicated, hits may end inside an attention entry.
     _scope("fa4-m4-n2", _full(4), _mamba(4), dcp_size=2, max_model_len=32, num_blocks=12, quick=True),
     _scope("fa4-m4-n2-tight", _full(4), _mamba(4), dcp_size=2, interleave=4, max_model_len=24, num_blocks=6, retention=8),

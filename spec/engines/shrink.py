@@ -6,7 +6,7 @@ fit is fitted again. Whatever survives is a legal run of its own, and its last a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from attrs import define, evolve
 
@@ -21,7 +21,7 @@ from kvproof.spec.engines.enabled import Limits
 from kvproof.spec.judge import Judge, Violation
 from kvproof.spec.laws.base import Law
 
-MAX_RUNS = 600
+MAX_RUNS = 1000
 
 
 @define(slots=True)
@@ -99,34 +99,24 @@ def shrink(
         return tuple(actions), violation
     progress = True
     while progress and not shrinker.spent():
-        progress = False
-        for pass_ in (_without_requests, _without_steps, _without_chunks, _simpler):
-            shorter = _improve(shrinker, best, pass_)
-            if shorter is not None:
-                best, progress = shorter, True
+        before = _cost(best[0])
+        best = _without_requests(shrinker, best)
+        best = _without_steps(shrinker, best)
+        best = _without_chunks(shrinker, best)
+        best = _simpler(shrinker, best)
+        progress = _cost(best[0]) < before
     return best
 
 
 Result = tuple[tuple[Action, ...], Violation]
-Pass = Callable[[tuple[Action, ...]], Iterator[tuple[Action, ...]]]
 
 
-def _improve(shrinker: Shrinker, best: Result, candidates: Pass) -> Result | None:
-    """Take the first better candidate again and again; None if there was none."""
-    improved: Result | None = None
-    current = best
-    found = True
-    while found and not shrinker.spent():
-        found = False
-        for candidate in candidates(current[0]):
-            if shrinker.spent():
-                break
-            result = shrinker.run(candidate)
-            if result is not None and _cost(result[0]) < _cost(current[0]):
-                current = improved = result
-                found = True
-                break
-    return improved
+def _better(shrinker: Shrinker, best: Result, candidate: tuple[Action, ...]) -> Result | None:
+    """Return what a candidate shows if it shows the violation at a lower cost."""
+    if shrinker.spent() or candidate == best[0]:
+        return None
+    result = shrinker.run(candidate)
+    return result if result is not None and _cost(result[0]) < _cost(best[0]) else None
 
 
 def _cost(actions: Sequence[Action]) -> tuple[int, int, int]:
@@ -143,20 +133,23 @@ def _cost(actions: Sequence[Action]) -> tuple[int, int, int]:
     return len(actions), prompts, numbers
 
 
-def _without_requests(actions: tuple[Action, ...]) -> Iterator[tuple[Action, ...]]:
-    for at, action in enumerate(actions):
-        if isinstance(action, act.Submit):
-            number = action.request
-            stop = next(
-                (
-                    later
-                    for later in range(at + 1, len(actions))
-                    if isinstance(actions[later], act.Submit) and _named(actions[later]) == number
-                ),
-                len(actions),
-            )
-            kept = [item for item in actions[at:stop] if _named(item) != number]
-            yield (*actions[:at], *kept, *actions[stop:])
+def _without_requests(shrinker: Shrinker, best: Result) -> Result:
+    """Leave out whole requests, the last one first."""
+    at = len(best[0]) - 1
+    while at >= 0:
+        actions = best[0]
+        if at < len(actions) and isinstance(actions[at], act.Submit):
+            number = _named(actions[at])
+            again = (n for n in range(at + 1, len(actions)) if _names(actions[n], act.Submit, number))
+            stop = next(again, len(actions))
+            kept = [action for action in actions[at:stop] if _named(action) != number]
+            best = _better(shrinker, best, (*actions[:at], *kept, *actions[stop:])) or best
+        at -= 1
+    return best
+
+
+def _names(action: Action, kind: type[Action], number: int | None) -> bool:
+    return isinstance(action, kind) and _named(action) == number
 
 
 def _named(action: Action) -> int | None:
@@ -164,29 +157,48 @@ def _named(action: Action) -> int | None:
     return number if isinstance(number, int) else None
 
 
-def _without_steps(actions: tuple[Action, ...]) -> Iterator[tuple[Action, ...]]:
-    starts = [at for at, action in enumerate(actions) if isinstance(action, act.BeginStep)]
-    for index in range(len(starts) - 1, -1, -1):
-        stop = starts[index + 1] if index + 1 < len(starts) else len(actions) - 1
-        yield (*actions[: starts[index]], *actions[stop:])
+def _without_steps(shrinker: Shrinker, best: Result) -> Result:
+    """Leave out whole steps, the last one first."""
+    at = len(best[0]) - 1
+    while at >= 0:
+        actions = best[0]
+        if at < len(actions) and isinstance(actions[at], act.BeginStep):
+            later = (n for n in range(at + 1, len(actions)) if isinstance(actions[n], act.BeginStep))
+            best = _better(shrinker, best, (*actions[:at], *actions[next(later, len(actions) - 1) :])) or best
+        at -= 1
+    return best
 
 
-def _without_chunks(actions: tuple[Action, ...]) -> Iterator[tuple[Action, ...]]:
-    """Leave out runs of actions, long ones first, the end first; the last action stays where it can be a probe."""
-    size = max(len(actions) // 2, 1)
+def _without_chunks(shrinker: Shrinker, best: Result) -> Result:
+    """Leave out runs of actions, long runs first, from the end to the start."""
+    size = max(len(best[0]) // 2, 1)
     while True:
-        for stop in range(len(actions), 0, -size):
-            yield (*actions[: max(stop - size, 0)], *actions[stop:])
+        stop = len(best[0])
+        while stop > 0:
+            actions = best[0]
+            start = max(stop - size, 0)
+            shorter = _better(shrinker, best, (*actions[:start], *actions[stop:]))
+            best = shorter or best
+            stop = min(start, len(best[0]))
         if size == 1:
-            return
-        size = max(size // 2, 1)
+            return best
+        size //= 2
 
 
-def _simpler(actions: tuple[Action, ...]) -> Iterator[tuple[Action, ...]]:
+def _simpler(shrinker: Shrinker, best: Result) -> Result:
     """Shorten prompts, then zero tokens, contexts, external tokens and extra slots."""
-    for at, action in enumerate(actions):
-        for simpler in _simpler_actions(action):
-            yield (*actions[:at], simpler, *actions[at + 1 :])
+    at = 0
+    while at < len(best[0]):
+        better = None
+        for simpler in _simpler_actions(best[0][at]):
+            better = _better(shrinker, best, (*best[0][:at], simpler, *best[0][at + 1 :]))
+            if better is not None:
+                break
+        if better is None:
+            at += 1
+        else:
+            best = better
+    return best
 
 
 def _simpler_actions(action: Action) -> Iterator[Action]:

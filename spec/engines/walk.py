@@ -60,6 +60,7 @@ class Habits:
     withdraw: float
     defer: float
     external: float
+    tight: float
     memory: float
     resend: float
     whole: float
@@ -83,7 +84,8 @@ def draw_habits(random: Random) -> Habits:
         pause=rate(0.0, 0.0, 0.03),
         withdraw=rate(0.0, 0.05, 0.2),
         defer=rate(0.0, 0.05, 0.2),
-        external=rate(0.0, 0.2, 0.5),
+        external=rate(0.0, 0.3, 0.7),
+        tight=rate(0.0, 0.5, 0.9),
         memory=rate(0.5, 0.8, 0.95),
         resend=rate(0.2, 0.4, 0.7),
         whole=rate(0.2, 0.6, 0.9),
@@ -276,6 +278,8 @@ class Walker:
         if self.limits.external and (hit.diverged or self.chance(self.habits.external)):
             local = lists.adoptable(self.config, hit)[0]
             choices = lists.external_amounts(self.config, request, local)
+            if choices and self.chance(self.habits.tight):
+                return self._tight(world, request, local, choices)
             if choices:
                 external = choices[self.random.randrange(len(choices))]
                 amount = self._amount(request, local + external)
@@ -287,6 +291,19 @@ class Walker:
         if not amount:
             return None
         return act.Allocate(request.request, amount, local=hit.local, lookahead=self._lookahead())
+
+    def _tight(self, world: World, request: Request, local: int, choices: Sequence[int]) -> Action:
+        """Return the admission with the most external tokens that still fits, so that the pool is used up to its end."""
+        action: Action = act.Lookup(request.request)
+        for external in reversed(choices[-5:]):
+            start = local + external
+            amount = lists.chunk(self.config, request, start, min(request.num_tokens - start, self.config.max_chunk))
+            if amount:
+                action = act.Allocate(request.request, amount, local=local, external=external)
+                record = judges.attempt(world, action).record
+                if record is not None and record.admitted:
+                    break
+        return action
 
     def _admit_next(self, world: World) -> Action:
         hit = world.hit

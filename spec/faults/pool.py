@@ -131,6 +131,6 @@ FAULTS: tuple[Fault, ...] = (
         "#33775",
         ("PC-6",),
         ((allocation, "admit", _group_by_group),),
-        scopes=("fa2x8",),
+        scopes=("fa2x6",),
     ),
 )

@@ -35,7 +35,7 @@ FAULTS: tuple[Fault, ...] = (
         "before 0.32",
         ("LV-10",),
         profile=("prompt_tail", "P"),
-        scopes=("fa4-fa4r-m4-n2", "fa2-m4-n4"),
+        scopes=("fa8-m2-n2", "fa4-m4-n2"),
     ),
     Fault(
         "M-COW-11",
@@ -43,7 +43,7 @@ FAULTS: tuple[Fault, ...] = (
         "docs/findings/copy-source.md",
         ("COW-4", "COW-7"),
         profile=("copy_source_guard", "recurrent"),
-        scopes=("fa4-fa4r-m4-n2", "fa8-m2-n2"),
+        scopes=("fa4-m2-n4", "fa4-fa4r-m4-n2"),
     ),
     Fault(
         "M-MAM-8",

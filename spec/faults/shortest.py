@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from attrs import frozen
 
 from kvproof.core.actions import Action
+from kvproof.spec import faults
 from kvproof.spec import laws as all_laws
 from kvproof.spec.engines import scopes, shrink, walk
 from kvproof.spec.engines.scopes import Scope
@@ -17,8 +18,8 @@ from kvproof.spec.faults.base import Fault, configured, planted
 from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Law
 
-WALKS = 40
-WALK_STEPS = 300
+WALKS = 150
+WALK_STEPS = 600
 KEPT = 3
 SHRINK_RUNS = 600
 
@@ -77,8 +78,6 @@ def hinted(fault: Fault) -> tuple[Scope, ...]:
 
 def main() -> None:
     """Print the lengths of all faults, ready for ``lengths``."""
-    from kvproof.spec import faults
-
     for fault in faults.ALL:
         length = shortest(fault, hinted(fault))
         if length is not None:

@@ -18,6 +18,8 @@ CORE = Path(__file__).resolve().parents[2] / "core"
 SKIPPED_FILES = {"errors.py", "base.py", "__init__.py", "actions.py", "records.py"}
 # These operators yield code that cannot run, or differ from others only in how absurd they are.
 SKIPPED_OPERATORS = ("core/VariableReplacer", "core/VariableInserter", "core/ExceptionReplacer", "core/RemoveDecorator")
+# `is` and `==` agree on everything the model compares: small integers, enumeration members, None.
+SAME_OPERATORS = ("Eq_Is", "Is_Eq", "NotEq_IsNot", "IsNot_NotEq", "Eq_IsNot", "NotEq_Is", "Is_NotEq", "IsNot_Eq")
 ABSURD_OPERATORS = ("Pow", "RShift", "LShift", "BitOr", "BitAnd", "BitXor", "Invert")
 
 Place = tuple[int, int]
@@ -48,8 +50,9 @@ def _invisible(tree: ast.AST) -> list[tuple[Place, Place]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
             hide(node.annotation)
-        if isinstance(node, ast.FunctionDef) and node.returns is not None:
-            hide(node.returns)
+        if isinstance(node, ast.FunctionDef):  # its signature: annotations, and the stars of keyword-only parameters
+            first = node.body[0]
+            spans.append(((node.lineno, node.col_offset), (first.lineno, first.col_offset)))
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             for part in (*node.exc.args, *(keyword.value for keyword in node.exc.keywords)):
                 hide(part)
@@ -86,7 +89,7 @@ def _of_file(path: Path) -> Iterator[Mutant]:
     for operator_name in sorted(plugins.operator_names()):
         if operator_name in SKIPPED_OPERATORS or operator_name.endswith(ABSURD_OPERATORS):
             continue
-        if operator_name.startswith("core/ReplaceBinaryOperator_BitOr"):
+        if operator_name.startswith("core/ReplaceBinaryOperator_BitOr") or operator_name.endswith(SAME_OPERATORS):
             continue
         operator = plugins.get_operator(operator_name)()
         occurrence = 0
@@ -108,6 +111,13 @@ def _deletable(tree: ast.AST) -> list[ast.stmt]:
     ]
     unique = {(node.lineno, node.col_offset): node for node in found}
     return [unique[place] for place in sorted(unique)]
+
+
+def changed_line(mutant: Mutant, mutated: str) -> str:
+    """The first line that differs, as mutated."""
+    before = (CORE / mutant.file).read_text(encoding="utf-8").splitlines()
+    after = mutated.splitlines()
+    return next((new.strip() for old, new in zip(before, after, strict=False) if old != new), "")
 
 
 def apply(mutant: Mutant) -> str | None:

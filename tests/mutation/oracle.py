@@ -15,7 +15,7 @@ _recordings: list[Any] = []
 
 def depends_on_core(module: str) -> bool:
     """Whether a module must be imported again for a mutated core."""
-    if module in ("driving", "test_goldens", "test_geometry_examples"):
+    if module in ("driving", "test_goldens", "test_geometry_examples", "test_worked_scenarios"):
         return True
     return module.startswith("kvproof.") and module not in KEPT
 
@@ -32,7 +32,7 @@ def prepare() -> None:
 
 def judge() -> str | None:
     """What refutes the model that is importable now, or None."""
-    return _goldens("test_goldens") or _goldens("test_geometry_examples") or _replays() or _laws()
+    return _goldens("test_goldens") or _goldens("test_geometry_examples") or _goldens("test_worked_scenarios") or _replays() or _laws()
 
 
 def _goldens(name: str) -> str | None:
@@ -50,13 +50,13 @@ def _goldens(name: str) -> str | None:
 
 def _parameters(function: Any) -> list[dict[str, Any]]:
     marks = [mark for mark in getattr(function, "pytestmark", ()) if mark.name == "parametrize"]
-    if not marks:
-        return [{}]
-    (mark,) = marks
-    names = mark.args[0] if isinstance(mark.args[0], tuple) else tuple(mark.args[0].split(","))
-    rows = [row if len(names) > 1 else (row,) for row in mark.args[1]]
-    assert set(names) == set(inspect.signature(function).parameters)
-    return [dict(zip(names, row, strict=True)) for row in rows]
+    found: list[dict[str, Any]] = [{}]
+    for mark in marks:
+        names = mark.args[0] if isinstance(mark.args[0], tuple) else tuple(mark.args[0].replace(" ", "").split(","))
+        rows = [row if len(names) > 1 else (row,) for row in mark.args[1]]
+        found = [one | dict(zip(names, row, strict=True)) for one in found for row in rows]
+    assert set(found[0]) == set(inspect.signature(function).parameters), function
+    return found
 
 
 def _replays() -> str | None:

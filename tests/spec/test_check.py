@@ -4,7 +4,7 @@ from collections import Counter
 import pytest
 from attrs import evolve
 
-from kvproof.spec import check, cli, faults, laws
+from kvproof.spec import check, cli, counterexample, faults, laws
 from kvproof.spec.check import Done, Job, Options, Result
 from kvproof.spec.engines import rules, scopes, witnesses
 from kvproof.spec.exits import ExitCode, UserError
@@ -136,7 +136,7 @@ def test_the_line_under_a_counterexample_finds_it_again(capsys):
 
 def test_a_counterexample_that_no_longer_shows_is_undetermined(tmp_path, capsys):
     file = tmp_path / "old.json"
-    file.write_text(check.examples.dumps(evolve(example(), fault="")))
+    file.write_text(counterexample.dumps(evolve(example(), fault="")))
     assert cli.main(["report", str(file), "--replay"]) == ExitCode.UNDETERMINED
     assert "PC-5 holds on these" in capsys.readouterr().out
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
+
 from kvproof.core import allocation, reachability
 from kvproof.core import pool as pools
-from kvproof.core.actions import Action
 from kvproof.core.config import Config, Group
 from kvproof.core.world import new_world
 from kvproof.spec import cli, faults, judge
@@ -22,7 +22,6 @@ from kvproof.spec.faults import shortest
 from kvproof.spec.faults.base import Fault, FaultError
 from kvproof.spec.faults.lengths import LENGTHS
 from kvproof.spec.laws.base import Moment
-
 from tests.tidy.sources import ROOT
 
 LAWS = {law.id: law for law in all_laws.ALL}
@@ -30,7 +29,10 @@ IDS = [fault.id for fault in faults.ALL]
 PAIRS = [(fault.id, law) for fault in faults.ALL for law in fault.laws]
 
 # Several attention groups, nearly no free block: the last group's hits stand at the front of the queue (M-2PH-1).
-EXTRA = (Scope("fa2x8", (Group("full_attention", 2),) * 8, {"max_model_len": 12, "num_blocks": 44, "connectors": (True,)}),)
+EXTRA = (Scope("fa2x6", (Group("full_attention", 2),) * 6, {"max_model_len": 12, "num_blocks": 40, "connectors": (True,)}),)
+
+# A boundary behind its column needs internal checkpoints (T38), which come with a later part.
+NOT_YET = {("M-PROMO-2", "CC-3")}
 
 # No transition of this slice calls it; it is judged on a grid.
 NOT_CALLED = {"M-REACH-1"}
@@ -68,7 +70,7 @@ def test_every_fault_says_what_it_does_where_and_by_which_laws(fault: Fault) -> 
 
 def test_faults_and_laws_name_one_another() -> None:
     planned = {(name, law.id) for law in all_laws.ALL for name in law.faults if name in IDS}
-    assert planned - set(PAIRS) == set()
+    assert planned - set(PAIRS) - NOT_YET == set()
     assert set(PAIRS) - planned == set()
 
 
@@ -84,7 +86,6 @@ def test_planting_replaces_and_restores(fault: Fault) -> None:
 def test_an_error_inside_restores_too() -> None:
     original = pools.take
     with pytest.raises(ZeroDivisionError), faults.planted(faults.by_id("M-EVICT-1")):
-        assert pools.take is not original
         raise ZeroDivisionError
     assert pools.take is original
     with faults.planted(faults.by_id("M-POOL-1")):
@@ -92,9 +93,9 @@ def test_an_error_inside_restores_too() -> None:
 
 
 def test_faults_are_planted_one_at_a_time() -> None:
-    with faults.planted(faults.by_id("M-EVICT-1")), pytest.raises(FaultError, match="M-EVICT-1 is planted already"):
-        with faults.planted(faults.by_id("M-POOL-1")):
-            pytest.fail("a second fault was planted")
+    refused = pytest.raises(FaultError, match="M-EVICT-1 is planted already")
+    with faults.planted(faults.by_id("M-EVICT-1")), refused, faults.planted(faults.by_id("M-POOL-1")):
+        pytest.fail("a second fault was planted")
 
 
 @pytest.mark.parametrize(
@@ -114,9 +115,9 @@ def test_a_wrong_place_is_refused_and_nothing_is_replaced(patch: faults.Patch, m
 
 
 def test_a_module_may_be_named() -> None:
-    named = evolve(faults.by_id("M-EVICT-1"), patches=(("kvproof.core.pool", "take", len),))
+    named = evolve(faults.by_id("M-EVICT-1"), patches=(("kvproof.core.pool", "find", replacement := max),))
     with faults.planted(named):
-        assert pools.take is len
+        assert vars(pools)["find"] is replacement
 
 
 def test_an_unknown_fault_lists_the_known_ones() -> None:
@@ -127,39 +128,55 @@ def test_an_unknown_fault_lists_the_known_ones() -> None:
 # --- each changes something ---------------------------------------------------------------------------------------
 
 
-@cache
-def clean_run(name: str, number: int) -> tuple[Config, tuple[Action, ...], tuple[Moment, ...]]:
-    """A walk of the sound model: its configuration, the actions tried, legal or not, and what came of them."""
-    scope = scope_named(name)
-    config = scope.config()
-    walker = walk.Walker.of(config, scope.limits(config), f"clean/{name}/{number}")
+def outcomes(config: Config, seed: str, scope: Scope) -> list[Moment]:
+    """What came of the actions that a walk tries, legal or not."""
+    walker = walk.Walker.of(config, scope.limits(config), seed)
     world = new_world(config)
     moments = []
-    for at in range(600):
+    for at in range(400):
         legal = at % 5 != 4
         moment = judge.attempt(world, walker.propose(world) if legal else walker.disabled(world))
         if legal:
             walker.observe(moment)
         moments.append(moment)
         world = moment.after
-    return config, tuple(moment.action for moment in moments), tuple(moments)
+    return moments
+
+
+@cache
+def clean_run(name: str, number: int) -> tuple[Config, list[Moment]]:
+    """A walk of the sound model."""
+    scope = scope_named(name)
+    config = scope.config()
+    return config, outcomes(config, f"clean/{name}/{number}", scope)
+
+
+def same(config: Config, expected: list[Moment]) -> bool:
+    """Whether the actions of a run give the same records, refusals and worlds under this configuration, here and now."""
+    world = new_world(config)
+    for before in expected:
+        moment = judge.attempt(world, before.action)
+        world = moment.after
+        if (moment.record, type(moment.refusal)) != (before.record, type(before.refusal)):
+            return False
+        if evolve(world, config=before.after.config) != before.after:
+            return False
+    return True
 
 
 def differs(fault: Fault, name: str, number: int) -> bool:
-    """Whether the same actions give another configuration, record, refusal or world with the fault planted."""
-    config, actions, clean = clean_run(name, number)
+    """Whether a fault gives another configuration, or the same actions another record, refusal or world.
+
+    The actions are those of a walk of the sound model, or of a walk with the fault: it may be that it only permits more.
+    """
+    config, clean = clean_run(name, number)
+    scope = scope_named(name)
     with faults.planted(fault):
         faulty = faults.configured(fault, config)
-        if evolve(faulty, profile=config.profile) != config:
+        if evolve(faulty, profile=config.profile) != config or not same(faulty, clean):
             return True
-        world = new_world(faulty)
-        for action, expected in zip(actions, clean, strict=True):
-            moment = judge.attempt(world, action)
-            world = moment.after
-            same = (moment.record, type(moment.refusal)) == (expected.record, type(expected.refusal))
-            if not same or evolve(world, config=config) != expected.after:
-                return True
-    return False
+        wrong = outcomes(faulty, f"faulty/{name}/{number}", scope)
+    return not same(config, wrong)
 
 
 @pytest.mark.parametrize("fault", faults.ALL, ids=IDS)

@@ -1,6 +1,7 @@
 from random import Random
 
 import pytest
+from attrs import evolve
 
 from kvproof.core import actions as act
 from kvproof.core import step as door
@@ -24,15 +25,15 @@ def worlds(scope, seeds, steps, every):
             if at % every == 0:
                 yield world, limits
             actions = lists.enabled(world, limits)
-            first = random.random() < 0.7
-            chosen = min(int(random.expovariate(0.3)), len(actions) - 1) if first else random.randrange(len(actions))
+            first = random.random() < 0.85
+            chosen = min(int(random.expovariate(0.5)), len(actions) - 1) if first else random.randrange(len(actions))
             world = judges.attempt(world, actions[chosen]).after
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_enabled_action_is_accepted_and_every_disabled_one_is_refused_without_a_trace(name):
     phases = set()
-    for world, limits in worlds(scopes.by_name(name), seeds=4, steps=120, every=5):
+    for world, limits in worlds(scopes.by_name(name), seeds=4, steps=150, every=3):
         phases.add(world.phase)
         for action in lists.enabled(world, limits):
             assert judges.attempt(world, action).refusal is None, action
@@ -51,9 +52,10 @@ def test_lists_are_the_same_every_time():
 
 
 def test_every_action_of_the_alphabet_occurs_in_both_lists():
-    legal, illegal = set(), set()
+    legal: set[type] = set()
+    illegal: set[type] = set()
     for name in ("fa4-m4-n2", "m4-fa4"):
-        for world, limits in worlds(scopes.by_name(name), seeds=4, steps=120, every=1):
+        for world, limits in worlds(scopes.by_name(name), seeds=8, steps=150, every=1):
             legal.update(type(action) for action in lists.enabled(world, limits))
             illegal.update(type(action) for action in lists.disabled(world, limits))
     assert legal == set(act.ACTIONS)
@@ -83,7 +85,7 @@ def test_a_step_stands_before_what_disturbs_it():
 def test_prompts_are_resent_extended_cut_branched_and_moved_to_another_context():
     scope = scopes.by_name("fa4-m4-n2")
     config = scope.config()
-    limits = scope.limits(config)
+    limits = evolve(scope.limits(config), submits=400)
     tokens = (0, 1, 0, 1, 1, 0, 0, 1, 1, 0)
     world = judges.attempt(new_world(config), act.Submit(0, tokens)).after
     submits = [action for action in lists.enabled(world, limits) if isinstance(action, act.Submit)]

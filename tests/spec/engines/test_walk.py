@@ -83,7 +83,7 @@ def test_no_disabled_actions_if_none_are_asked_for():
 
 
 def test_every_situation_is_reached_within_a_few_walks_over_the_matrix():
-    seen = Counter()
+    seen: Counter[str] = Counter()
     for scope in scopes.ALL:
         for number in range(8):
             seen.update(run(scope.name, f"situations {number}").witnesses)

@@ -1,0 +1,87 @@
+"""Contracts of a consumer's copy-on-write: the redirect of full attention and the drain, see `kvproof.proofs.pool`."""
+
+from __future__ import annotations
+
+from kvproof.core import config as configs
+from kvproof.core import plans
+from kvproof.core import pool as pools
+from kvproof.core.config import Group
+from kvproof.core.kinds import full_attention
+from kvproof.core.pool import NULL_BLOCK, Pool
+from kvproof.core.prefixes import Prefixes
+from kvproof.core.work import Work
+from kvproof.core.world import GroupState
+from kvproof.proofs import pools_of_four as four
+from kvproof.proofs.pools_of_four import Draft, Key
+
+CONFIG = configs.configure((Group("full_attention", 4),))
+
+
+def work_on(pool: Pool) -> Work:
+    """Return the scratch space of an allocation of request 0."""
+    return Work(config=CONFIG, pool=pool, prefixes=Prefixes(), request=0, num_prompt=1, junction=0, nodes=())
+
+
+def owing(index: int, source: int, beside: int) -> GroupState:
+    """Return a table of two entries that owes a copy of ``source``, its entry ``index``; ``beside`` is the other one."""
+    return GroupState(table=(source, beside) if index == 0 else (beside, source), partial_index=index, partial_source=source)
+
+
+def redirect_to_a_private_copy(draft: Draft, key: Key, number: int, index: int, beside: int) -> None:
+    """T19.1, 3.4, TB-2: the copy stands in the table and has two references; the source keeps its own and its keys."""
+    assert four.legal(draft, key, free=1)
+    assert four.within(1, number, 3) & four.within(0, index, 1) & four.in_use(draft, number)
+    old = four.pool_of(draft, key)
+    source = four.block_of(number)
+    at = four.pick((0, 1), index)
+    work = work_on(old)
+    state, copy = full_attention.redirect(work, 0, owing(at, source, beside))
+    new = work.pool
+    assert four.sound(new)
+    assert copy == old.free[0]
+    assert state.table == owing(at, copy, beside).table
+    assert (state.partial_index == -1) & (state.partial_source == -1)
+    assert new.ref[copy] == 2
+    assert new.ref[source] == old.ref[source]
+    assert four.unkeyed(new, copy)
+    assert four.keys_kept(old, new, copy)
+    assert four.holdings_kept(old, new, copy)
+    assert work.copies == [(0, source, copy)]
+
+
+def redirect_only_the_block_in_the_table(draft: Draft, key: Key, number: int, index: int, other: int) -> None:
+    """T19.1: refused if the table has another block there than the one remembered, or the null block."""
+    assert four.legal(draft, key, free=1)
+    assert four.within(1, number, 3) & four.within(0, index, 1) & four.within(0, other, 3) & four.in_use(draft, number)
+    old = four.pool_of(draft, key)
+    source = four.block_of(number)
+    remembered = four.pick((0, 1, 2, 3), other)
+    at = four.pick((0, 1), index)
+    state = GroupState(owing(at, source, 0).table, partial_index=at, partial_source=remembered)
+    answer = four.attempt(full_attention.redirect, work_on(old), 0, state)
+    assert (answer is None) == (remembered != source)
+
+
+def redirect_no_null_block(draft: Draft, key: Key, index: int) -> None:
+    """T19.1: refused, although the table has the null block there."""
+    assert four.legal(draft, key, free=1)
+    assert four.within(0, index, 1)
+    old = four.pool_of(draft, key)
+    at = four.pick((0, 1), index)
+    answer = four.attempt(full_attention.redirect, work_on(old), 0, owing(at, NULL_BLOCK, NULL_BLOCK))
+    assert answer is None
+
+
+def drain_gives_back_both_ends(draft: Draft, key: Key, number: int) -> None:
+    """T0 part 5, COW-3: after the drain the copy is held by its table alone, and the source by one holder less."""
+    assert four.legal(draft, key, free=1)
+    assert four.within(1, number, 3) & four.in_use(draft, number)
+    old = four.pool_of(draft, key)
+    source = four.block_of(number)
+    work = work_on(old)
+    _, copy = full_attention.redirect(work, 0, owing(0, source, NULL_BLOCK))
+    new = pools.release(work.pool, plans.copy_ends(tuple(work.copies)))
+    assert four.sound(new)
+    assert new.ref[copy] == 1
+    assert new.ref[source] == old.ref[source] - 1
+    assert four.keys_kept(old, new, copy)
