@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from kvproof.core.config import Config
-from kvproof.core.world import new_world
 from kvproof.core.actions import Action
+from kvproof.core.config import Config
 from kvproof.core.step import step
+from kvproof.core.world import new_world
 from kvproof.spec import judge, laws
 from kvproof.spec.distribution import version
 from kvproof.spec.judge import Judge

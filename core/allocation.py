@@ -61,9 +61,7 @@ def allocate(world: World, request: Request, wanted: Wanted, lists: Lists) -> tu
     need = total_demand(world, work, states, lists, wanted)
     free = len(work.pool.free)
     if need > free:
-        return refused(world, request, work, states, lists), Record(
-            "Allocate", admitted=False, demand=need, free_before=free
-        )
+        return refused(world, request, work, states, lists), Record("Allocate", admitted=False, demand=need, free_before=free)
     external: Lists = ((),) * len(states)
     if adopts(wanted, lists):
         external = admit(work, states, lists, wanted)
@@ -133,8 +131,7 @@ def unwritten_in_plan(world: World, group: int, index: int, block: int, boundary
         return True
     tables = {request.request: request.groups[group].table for request in world.requests}
     return any(
-        entry.loaded_from < boundary and block in tables[entry.request][index : index + 1]
-        for entry in world.plan.scheduled
+        entry.loaded_from < boundary and block in tables[entry.request][index : index + 1] for entry in world.plan.scheduled
     )
 
 

@@ -11,6 +11,7 @@ from kvproof.core.errors import ConfigError
 
 MAX_DCP_SIZE = 1024
 MAX_BLOCKS = 1 << 24
+MAX_ROWS = 4096
 
 
 @frozen(slots=True)
@@ -23,6 +24,7 @@ class Profile:
     append_guard: Literal["all_groups", "per_group"] = "all_groups"
     clip_stops: Literal["every_group", "clip_unit"] = "every_group"
     copy_source_guard: Literal["written", "recurrent"] = "written"
+    publish_unkeyed: Literal["no", "yes"] = "no"
     prompt_tail: Literal["P-1", "P"] = "P-1"
     partial_key_after_promotion: Literal["readd", "drop"] = "readd"
     zero_recurrent: Literal["no", "yes"] = "no"
@@ -36,6 +38,7 @@ VLLM_0_33_0 = Profile(
     append_guard="per_group",
     copy_source_guard="recurrent",
     clip_stops="clip_unit",
+    publish_unkeyed="yes",
 )
 PROFILES: tuple[Profile, ...] = (SOUND, VLLM_0_33_0)
 
@@ -115,17 +118,17 @@ def _resolve_groups(groups: tuple[Group, ...], dcp_size: int) -> tuple[Group, ..
 def _check_interleave(groups: tuple[Group, ...], dcp_size: int, interleave: int) -> None:
     for index, group in enumerate(groups):
         if group.sharded and dcp_size > 1 and group.block_size % interleave:
-            raise ConfigError(
-                f"interleave {interleave} does not divide groups[{index}].block_size {group.block_size} (2.6)"
-            )
+            raise ConfigError(f"interleave {interleave} does not divide groups[{index}].block_size {group.block_size} (2.6)")
 
 
-def _row_capacity(
-    groups: tuple[Group, ...], dcp_size: int, max_model_len: int, append_expansion: int
-) -> tuple[int, ...]:
+def _check_retention(retention: int | None, scheduler: int) -> None:
+    if retention is not None and (retention < 0 or retention % scheduler):
+        raise ConfigError(f"retention {retention} is neither None, 0 nor a multiple of S = {scheduler} (2.9)")
+
+
+def _row_capacity(groups: tuple[Group, ...], dcp_size: int, max_model_len: int, append_expansion: int) -> tuple[int, ...]:
     return tuple(
-        kinds.of(group.kind).row_width(group.block_size, bool(group.sharded), dcp_size, max_model_len)
-        * append_expansion
+        kinds.of(group.kind).row_width(group.block_size, bool(group.sharded), dcp_size, max_model_len) * append_expansion
         for group in groups
     )
 
@@ -176,11 +179,10 @@ def configure(
     Raises ConfigError for every illegal combination, with the rule it breaks.
     """
     _positive("dcp_size", dcp_size, MAX_DCP_SIZE)
-    _positive("num_blocks", num_blocks, MAX_BLOCKS)
-    _positive("max_model_len", max_model_len, MAX_BLOCKS)
-    _positive("max_running", max_running, 4096)
-    _positive("append_expansion", append_expansion, 4096)
-    _positive("interleave", interleave, MAX_BLOCKS)
+    _positive("max_running", max_running, MAX_ROWS)
+    _positive("append_expansion", append_expansion, MAX_ROWS)
+    for name, value in (("num_blocks", num_blocks), ("max_model_len", max_model_len), ("interleave", interleave)):
+        _positive(name, value, MAX_BLOCKS)
     groups = _resolve_groups(groups, dcp_size)
     _check_interleave(groups, dcp_size, interleave)
     recurrent = tuple(g for g, group in enumerate(groups) if kinds.of(group.kind).CAPABILITIES.recurrent)
@@ -190,9 +192,10 @@ def configure(
     except geometry.GeometryError as error:
         raise ConfigError(str(error)) from error
     fine = gate(groups, sizes, unit, caching=caching, dcp_size=dcp_size, interleave=interleave)
-    if retention is not None and (retention < 0 or retention % scheduler):
-        raise ConfigError(f"retention {retention} is neither None, 0 nor a multiple of S = {scheduler} (2.9)")
-    clip = clip_block_size or geometry.scheduler_block_size(tuple(groups[g].block_size for g in recurrent) or (1,))
+    _check_retention(retention, scheduler)
+    chunk = max_model_len if max_chunk is None else max_chunk
+    clip = _clip_unit(groups, recurrent) if clip_block_size is None else clip_block_size
+    _positive("max_chunk", chunk, MAX_BLOCKS)
     _positive("clip_block_size", clip, MAX_BLOCKS)
     return Config(
         groups=groups,
@@ -203,7 +206,7 @@ def configure(
         retention=retention,
         caching=caching,
         max_running=max_running,
-        max_chunk=max_chunk or max_model_len,
+        max_chunk=chunk,
         clip_block_size=clip,
         append_expansion=append_expansion,
         connectors=connectors,
@@ -218,6 +221,11 @@ def configure(
         recurrent=recurrent,
         cells=_cells(groups, dcp_size, interleave),
     )
+
+
+def _clip_unit(groups: tuple[Group, ...], recurrent: tuple[int, ...]) -> int:
+    """Return the default unit of T22: a common multiple of the recurrent block sizes, 1 without such a group."""
+    return geometry.scheduler_block_size((1, *(groups[g].block_size for g in recurrent)))
 
 
 def gate(

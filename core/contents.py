@@ -17,24 +17,18 @@ GARBAGE = -2
 Cells = tuple[int, ...]
 
 
-def cell_map(
-    recurrent: bool, block_size: int, sharded: bool, dcp_size: int, interleave: int
-) -> tuple[tuple[int, ...], ...]:
+def cell_map(recurrent: bool, block_size: int, sharded: bool, dcp_size: int, interleave: int) -> tuple[tuple[int, ...], ...]:
     """Return, per position inside a virtual block, the indices into a block's contents that hold it (2.6).
 
-    For a recurrent group there is a single position: the state, on every rank.
+    A recurrent group has none: its cells are states, one per rank.
     """
     if recurrent:
-        return (tuple(range(1, 1 + dcp_size)),)
+        return ()
     span = geometry.effective_block_size(block_size, sharded, dcp_size)
     cells = []
     for position in range(span):
         offset = geometry.block_offset(position, block_size, sharded, dcp_size, interleave)
-        ranks = (
-            rank
-            for rank in range(dcp_size)
-            if geometry.owns(position, rank, block_size, sharded, dcp_size, interleave)
-        )
+        ranks = (rank for rank in range(dcp_size) if geometry.owns(position, rank, block_size, sharded, dcp_size, interleave))
         cells.append(tuple(1 + rank * block_size + offset for rank in ranks))
     return tuple(cells)
 

@@ -120,8 +120,7 @@ def _forward(world: World, memory: Memory, step: Step) -> tuple[Read, ...]:
 def branches(world: World, step: Step) -> tuple[tuple[int, ...], ...]:
     """Return per request its start and the branch each rank takes on attending to context (2.6, DS-10)."""
     return tuple(
-        (entry.request, entry.start, *geometry.context_branches(entry.start, world.config.dcp_size))
-        for entry in step.scheduled
+        (entry.request, entry.start, *geometry.context_branches(entry.start, world.config.dcp_size)) for entry in step.scheduled
     )
 
 

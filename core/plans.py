@@ -30,7 +30,12 @@ def drain(world: World) -> tuple[World, Record]:
     # Copies and the zero list stay with the plan until dispatch, they just hold no references any more.
     plan = evolve(plan, copies=copies, handoffs=left_over_handoffs(plan), undo=())
     world = evolve(world, phase=Phase.DRAINED, pool=pool, plan=plan, hit=None)
-    return world, Record("Drain", copies=copies, handoffs=handoffs, zeroed=plan.zero)
+    return world, Record("Drain", copies=copies, handoffs=handoffs, zeroed=zero_list(plan))
+
+
+def zero_list(plan: Plan) -> tuple[int, ...]:
+    """Return the blocks to be zeroed, group by group, in the order of taking within a group (T0 b)."""
+    return tuple(block for _, block in sorted(plan.zero, key=lambda entry: entry[0]))
 
 
 def copy_ends(copies: tuple[tuple[int, int, int], ...]) -> tuple[int, ...]:
@@ -62,7 +67,7 @@ def dispatch(world: World) -> tuple[World, Record]:
         number=world.step_number,
         scheduled=entries,
         copies=plan.copies,
-        zero=plan.zero,
+        zero=zero_list(plan),
         part=0,
         due=tuple(entry.request for entry in entries),
     )
@@ -104,9 +109,7 @@ def advance(request: Request, entries: tuple[Scheduled, ...]) -> Request:
     """Return a request with its scheduled amount counted as computed and in flight (T0 part 7)."""
     for entry in entries:
         if entry.request == request.request:
-            return evolve(
-                request, computed=entry.start + entry.amount, in_flight=request.in_flight + entry.amount
-            )
+            return evolve(request, computed=entry.start + entry.amount, in_flight=request.in_flight + entry.amount)
     return request
 
 

@@ -271,9 +271,7 @@ def insert_partial(pool: Pool, node: int, group: int, block: int, tokens: int) -
     return insert(pool, node, group, block, tokens)
 
 
-def restore_keys(
-    pool: Pool, block: int, primary: tuple[int, int, int], entries: Sequence[tuple[int, int, int, int]]
-) -> Pool:
+def restore_keys(pool: Pool, block: int, primary: tuple[int, int, int], entries: Sequence[tuple[int, int, int, int]]) -> Pool:
     """Give a block back the key records it had: (node, group, tokens) of its primary and its entries (T39)."""
     kept = tuple(sorted([entry for entry in pool.entries if entry[3] != block] + list(entries)))
     return Pool(

@@ -41,7 +41,7 @@ class Record:
     handoffs: tuple[tuple[int, int, int, int], ...] = ()
     """Drain: (request, group, block, boundary) published in the step, group by group."""
     zeroed: tuple[int, ...] = ()
-    """Drain: attention blocks to be zeroed before the step runs, in the order of taking."""
+    """Drain: attention blocks to be zeroed before the step runs, group by group in the order of taking."""
     scheduled: tuple[tuple[int, int], ...] = ()
     """Dispatch: (request, tokens) of the step."""
     preempted: tuple[int, ...] = ()

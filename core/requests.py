@@ -126,6 +126,7 @@ def finish(world: World, request: Request) -> tuple[World, Record]:
 def output(world: World, action: Output, step: Step) -> tuple[World, Record]:
     """Process the output of one request of an executed step; a request that is gone is ignored (T36).
 
+    At the model length nothing more is sampled: the request has to be finished (T36.6).
     Raises NotScheduled if none is due, OutputMismatch if the tokens do not fit the chunk.
     """
     if action.request not in step.due:
@@ -137,8 +138,9 @@ def output(world: World, action: Output, step: Step) -> tuple[World, Record]:
         return evolve(world, steps=steps), Record("Output")
     request = found[0]
     (entry,) = (entry for entry in step.scheduled if entry.request == action.request)
-    expected = 1 if entry.start + entry.amount == request.num_tokens else 0
-    if len(action.tokens) != expected or request.num_tokens + expected > world.config.max_model_len:
+    ends = entry.start + entry.amount == request.num_tokens
+    expected = 1 if ends and request.num_tokens < world.config.max_model_len else 0
+    if len(action.tokens) != expected:
         raise OutputMismatch(
             f"request {request.request} computed up to {entry.start + entry.amount} of {request.num_tokens} tokens: "
             f"{expected} sampled tokens are due, got {len(action.tokens)} (model length {world.config.max_model_len})",
@@ -154,6 +156,4 @@ def output(world: World, action: Output, step: Step) -> tuple[World, Record]:
         in_flight=request.in_flight - entry.amount,
     )
     requests = tuple(request if other.request == request.request else other for other in world.requests)
-    return evolve(world, prefixes=table, requests=requests, steps=steps), Record(
-        "Output", num_tokens=request.num_tokens
-    )
+    return evolve(world, prefixes=table, requests=requests, steps=steps), Record("Output", num_tokens=request.num_tokens)

@@ -86,9 +86,7 @@ def _lookup(world: World, action: act.Lookup) -> tuple[World, Record]:
     request = evolve(request, junction=hit.junction)
     world = allocation.with_request(world, request, world.pool, world.plan)
     world = evolve(world, phase=Phase.PLAN_WAITING, hit=hit)
-    return world, Record(
-        "Lookup", local=hit.local, lists=hit.lists, junction=hit.junction, diverged=hit.diverged
-    )
+    return world, Record("Lookup", local=hit.local, lists=hit.lists, junction=hit.junction, diverged=hit.diverged)
 
 
 def _allocate(world: World, action: act.Allocate) -> tuple[World, Record]:
@@ -105,9 +103,7 @@ def _allocate(world: World, action: act.Allocate) -> tuple[World, Record]:
     else:
         lists = _adopted_lists(world, action)
     check_amount(world, request, action)
-    wanted = allocation.wanted_tokens(
-        world.config, request, action.new_tokens, action.local, action.external, action.lookahead
-    )
+    wanted = allocation.wanted_tokens(world.config, request, action.new_tokens, action.local, action.external, action.lookahead)
     return allocation.allocate(world, request, wanted, lists)
 
 
@@ -135,9 +131,7 @@ def _adopted_lists(world: World, action: act.Allocate) -> tuple[tuple[int, ...],
         raise LookupMismatch(
             f"local {action.local} is neither the hit {hit.local} nor, with external tokens, the hit rounded down to S"
         )
-    if action.external and (
-        action.local % world.config.scheduler_block_size or action.external % world.config.alignment
-    ):
+    if action.external and (action.local % world.config.scheduler_block_size or action.external % world.config.alignment):
         raise MisalignedExternal(
             f"external tokens start at a multiple of S = {world.config.scheduler_block_size} and come in multiples of "
             f"A = {world.config.alignment}, got {action.external} at {action.local} (T14, HB-8)"
@@ -148,7 +142,7 @@ def _adopted_lists(world: World, action: act.Allocate) -> tuple[tuple[int, ...],
 def check_amount(world: World, request: Request, action: act.Allocate) -> None:
     """Refuse amounts beyond the known tokens, hits that leave nothing to compute, and unclipped chunks (T14.5, T22)."""
     start = request.computed + action.local + action.external
-    if world.config.recurrent and start > request.num_tokens - 1:
+    if world.config.recurrent and request.status is not Status.RUNNING and start > request.num_tokens - 1:
         raise HitTooLong(
             f"{start} of {request.num_tokens} tokens are hit: with a recurrent group at most one less (T14.5)",
             start=start,
@@ -249,9 +243,7 @@ def _execute(world: World, action: act.Execute) -> tuple[World, Record]:
     done = evolve(pending[0], part=pending[0].part + 1)
     kept = not (done.part == len(execute.PARTS) and not done.due)
     steps = tuple(
-        done if candidate is pending[0] else candidate
-        for candidate in world.steps
-        if kept or candidate is not pending[0]
+        done if candidate is pending[0] else candidate for candidate in world.steps if kept or candidate is not pending[0]
     )
     return evolve(world, contents=memory, steps=steps), Record(
         "Execute", reads=reads, branches=execute.branches(world, pending[0]) if action.part == "forward" else ()
@@ -294,9 +286,7 @@ def _append_rows(world: World, action: act.AppendRows) -> tuple[World, Record]:
     if not 0 <= action.row < world.config.max_running or world.worker.owners[action.row] != NONE:
         raise RowInUse(f"row {action.row} is not a free row of the worker: only dispatch writes owned rows")
     ids = [block for blocks in action.blocks for block in blocks]
-    if len(action.blocks) != len(world.config.groups) or any(
-        not 0 <= block < world.config.num_blocks for block in ids
-    ):
+    if len(action.blocks) != len(world.config.groups) or any(not 0 <= block < world.config.num_blocks for block in ids):
         raise BlockOutOfRange(f"one tuple of block ids per group is needed, ids below {world.config.num_blocks}")
     rows = worker.append(world, world.worker, action.row, action.blocks)
     return evolve(world, worker=rows), Record("AppendRows")

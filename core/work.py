@@ -29,7 +29,7 @@ class Work:
     num_prompt: int
     junction: int
     nodes: Sequence[int]
-    zero: list[int] = field(factory=list)
+    zero: list[tuple[int, int]] = field(factory=list)
     copies: list[tuple[int, int, int]] = field(factory=list)
     handoffs: list[tuple[int, int, int, int]] = field(factory=list)
     cached: list[tuple[int, int, int]] = field(factory=list)
@@ -42,7 +42,7 @@ def take(work: Work, group: int, count: int) -> tuple[int, ...]:
     work.pool, blocks = pools.take(work.pool, count)
     work.taken.extend(blocks)
     if zeroes(work.config, group):
-        work.zero.extend(blocks)
+        work.zero.extend((group, block) for block in blocks)
     return blocks
 
 

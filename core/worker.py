@@ -40,7 +40,7 @@ def append(world: World, worker: Worker, row: int, blocks: Ids) -> Worker:
                 error.world = evolve(world, worker=evolve(worker, rows=tuple(rows)))
                 raise
         if ids:
-            rows[group] = write_row(rows[group], row, config.row_capacity[group], expand(config, ids))
+            rows[group] = write_row(rows[group], row, expand(config, ids))
     return Worker(worker.owners, tuple(rows), worker.columns)
 
 
@@ -64,18 +64,9 @@ def expanded_count(config: Config, count: int) -> int:
     return count * config.append_expansion
 
 
-def write_row(rows: GroupRows, row: int, capacity: int, ids: tuple[int, ...]) -> GroupRows:
-    """Write ids at the end of a row as memory would: what passes the row's end lands in the rows behind it (TB-11)."""
-    new = list(rows)
-    count = len(rows[row])
-    room = max(capacity - count, 0)
-    new[row] = rows[row] + ids[:room]
-    for at, block in enumerate(ids[room:]):
-        behind, column = row + 1 + at // capacity, at % capacity
-        if behind < len(new):
-            entries = new[behind]
-            new[behind] = (*entries[:column], block, *entries[column + 1 :])
-    return tuple(new)
+def write_row(rows: GroupRows, row: int, ids: tuple[int, ...]) -> GroupRows:
+    """Write ids behind the entries of a row (2.5). The caller has compared with its capacity."""
+    return (*rows[:row], rows[row] + ids, *rows[row + 1 :])
 
 
 def clear_row(worker: Worker, row: int, owner: int) -> Worker:

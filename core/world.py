@@ -39,7 +39,7 @@ class GroupState:
 
     ``table`` entry j covers tokens [jE, (j+1)E). ``num_cached`` leading entries need no registration (ABSENT until T18
     adopts or T7 registers). ``partial_index``/``partial_source``: a copy-on-write is owed there. The rest is used by
-    recurrent groups: ``allocated``, ``last_state`` column, ``retired`` leading columns already nulled, and the
+    recurrent groups: ``allocated``, ``retired`` leading columns already nulled, and the
     producer's ``tail_block`` at ``tail_boundary``.
     """
 
@@ -48,7 +48,6 @@ class GroupState:
     partial_index: int = NONE
     partial_source: int = NONE
     allocated: bool = False
-    last_state: int = NONE
     retired: int = 0
     tail_block: int = NONE
     tail_boundary: int = NONE
@@ -114,15 +113,16 @@ class KeyRecord:
 class Plan:
     """Step-scoped state (3.4); empty between plans, except ``cached`` and ``preempted_before``.
 
-    ``copies`` are (group, source, destination), ``handoffs`` (request, group, block, boundary), ``cached`` the keys
-    (node, group, request) that recurrent groups registered, ``undo`` the key records per request for T39,
-    ``preempted`` the requests preempted by this plan, ``preempted_before`` those preempted between the last plan and it.
+    ``copies`` are (group, source, destination), ``handoffs`` (request, group, block, boundary), ``zero`` (group, block) in
+    the order of taking, ``cached`` the keys (node, group, request) that recurrent groups registered, ``undo`` the key
+    records per request for T39, ``preempted`` the requests preempted by this plan, ``preempted_before`` those preempted
+    between the last plan and it.
     """
 
     scheduled: tuple[Scheduled, ...] = ()
     copies: tuple[tuple[int, int, int], ...] = ()
     handoffs: tuple[tuple[int, int, int, int], ...] = ()
-    zero: tuple[int, ...] = ()
+    zero: tuple[tuple[int, int], ...] = ()
     cached: tuple[tuple[int, int, int], ...] = ()
     undo: tuple[tuple[int, tuple[KeyRecord, ...]], ...] = ()
     preempted: tuple[int, ...] = ()

@@ -63,7 +63,7 @@ def promote_only_to_more_tokens(draft: Draft, key: Key, standing: int, tokens: i
     assert four.within(1, standing, 3) & four.within(1, tokens, 3)
     stands_for = four.pick((1, 2, 3), standing - 1)
     wanted = four.pick((1, 2, 3), tokens - 1)
-    old = four.pool_of(Draft(draft.queue, draft.refs, (stands_for,) * 3, draft.next_seq), key)
+    old = four.pool_of(Draft(draft.queue, draft.refs, (stands_for, stands_for, stands_for), draft.next_seq), key)
     new = four.attempt(pools.promote, old, 0, 0, old.entries[0][3], wanted)
     assert (new is None) == (wanted <= stands_for)
 

@@ -1,6 +1,7 @@
 """The contracts whose matter is two keys, and which take CrossHair long, see `kvproof.proofs.pool`.
 
-Two keys of one block are its primary and a secondary; two blocks may have one key.
+Two keys of one block are its primary and a secondary; two blocks may have one key. Only `reset` looks at the queue, so the
+others start from the full one (`free=3`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from kvproof.proofs.pools_of_four import Draft, Key
 
 def evict_a_block_of_a_pool_with_two_keys(draft: Draft, key: Key, other: Key, number: int) -> None:
     """T4: its keys go and nothing else does."""
-    assert four.legal(draft, key, other)
+    assert four.legal(draft, key, other, free=3)
     assert 1 <= number <= 3
     old = four.pool_of(draft, key, other)
     block = four.block_of(number)
@@ -37,7 +38,7 @@ def reset_clears_an_idle_pool_only(draft: Draft, key: Key, other: Key) -> None:
 
 def find_yields_the_first_inserted(draft: Draft, key: Key, other: Key, node: int, group: int) -> None:
     """3.2: of the blocks with a key the one that got it first; -1 if none has it."""
-    assert four.legal(draft, key, other)
+    assert four.legal(draft, key, other, free=3)
     old = four.pool_of(draft, key, other)
     found = pools.find(old, node, group)
     wanted = (node, group, 0, NULL_BLOCK)
@@ -50,7 +51,7 @@ def insert_into_a_pool_with_two_keys(
     draft: Draft, key: Key, other: Key, number: int, node: int, group: int, tokens: int
 ) -> None:
     """T6: the block carries the key; a primary that it had stays, and a key that it had changes nothing."""
-    assert four.legal(draft, key, other)
+    assert four.legal(draft, key, other, free=3)
     assert four.within(1, number, 3) & (node >= 0) & (group >= 0) & (tokens >= 1)
     old = four.pool_of(draft, key, other)
     block = four.block_of(number)
@@ -68,7 +69,7 @@ def promote_a_block_of_a_pool_with_two_keys(
     draft: Draft, key: Key, other: Key, number: int, node: int, group: int, tokens: int
 ) -> None:
     """T7, HB-3: a block comes to stand for more tokens and loses its other keys."""
-    assert four.legal(draft, key, other)
+    assert four.legal(draft, key, other, free=3)
     assert four.within(1, number, 3) & (node >= 0) & (group >= 0) & (tokens >= 1)
     assert four.every((number != block) | (tokens > draft.tokens[block - 1]) for block in four.BLOCKS)
     old = four.pool_of(draft, key, other)
@@ -83,7 +84,7 @@ def promote_a_block_of_a_pool_with_two_keys(
 
 def move_both_keys(draft: Draft, key: Key, other: Key, number: int, target: int) -> None:
     """T6, COW-5: the destination has what the source had, the same primary first; refused if it has a key."""
-    assert four.legal(draft, key, other)
+    assert four.legal(draft, key, other, free=3)
     assert four.within(1, number, 3) & four.within(1, target, 3)
     old = four.pool_of(draft, key, other)
     source, copy = four.block_of(number), four.block_of(target)

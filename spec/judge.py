@@ -45,9 +45,7 @@ class Judge:
         """Judge one action."""
         laws = self._by_action.get(type(moment.action))
         if laws is None:
-            laws = tuple(
-                law for law in self.laws if law.check is not None and (not law.on or type(moment.action) in law.on)
-            )
+            laws = tuple(law for law in self.laws if law.check is not None and (not law.on or type(moment.action) in law.on))
             self._by_action[type(moment.action)] = laws
         found: list[Violation] = []
         for law in laws:

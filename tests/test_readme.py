@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from kvproof.spec import distribution
 from kvproof.spec.cli import main
 from kvproof.spec.exits import ExitCode

@@ -7,11 +7,11 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from driving import Driver
 from kvproof.core import actions as act
 from kvproof.core.config import Group, configure
 from kvproof.core.step import step
 from kvproof.core.world import World
+from tests.driving import Driver
 
 CORE = Path(__file__).resolve().parents[1] / "core"
 

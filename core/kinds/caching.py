@@ -14,9 +14,7 @@ def boundary_node(work: Work, boundary: int) -> int:
     return work.nodes[boundary // work.config.hash_block_size - 1]
 
 
-def register_full(
-    work: Work, group: int, table: Sequence[int], start: int, stop: int, kept: Callable[[int], bool]
-) -> None:
+def register_full(work: Work, group: int, table: Sequence[int], start: int, stop: int, kept: Callable[[int], bool]) -> None:
     """Register the full entries of table indices [start, stop) that are not null and that ``kept`` wants (T7).
 
     Raises ContractBroken if a block would not stand for more tokens than before.

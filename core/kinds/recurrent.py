@@ -115,9 +115,7 @@ def owed_copy(state: GroupState, wanted: Admission, size: int) -> int:
     return 1 if state.partial_index != -1 or inside else 0
 
 
-def _demand_exact(
-    work: Work, group: int, state: GroupState, adopted: tuple[int, ...], wanted: Admission, copy: int
-) -> int:
+def _demand_exact(work: Work, group: int, state: GroupState, adopted: tuple[int, ...], wanted: Admission, copy: int) -> int:
     """Return exactly what T18 and T21 will take (T17 ``exact``, no speculative blocks or checkpoints)."""
     size = work.config.sizes[group]
     covered = wanted.local + wanted.external
@@ -143,9 +141,8 @@ def grow(work: Work, group: int, state: GroupState, wanted: Admission) -> tuple[
     table = state.table
     if required <= len(table) and not owed:
         return evolve(state, allocated=True), ()
-    last = len(table) - 1 if table else state.last_state
     nulls = (NULL_BLOCK,) * max(required - 1 - len(table), 0)
-    state = evolve(state, table=table + nulls, last_state=last)
+    state = evolve(state, table=table + nulls)
     appended: tuple[int, ...] = nulls
     if owed and state.allocated:
         state = _pay_as_producer(work, group, state)
@@ -158,15 +155,17 @@ def grow(work: Work, group: int, state: GroupState, wanted: Admission) -> tuple[
 
 
 def _pay_as_producer(work: Work, group: int, state: GroupState) -> GroupState:
-    """Move the keys of the state the request is running on to a private copy and publish it (T21.6)."""
+    """Move the keys of the state the request is running on to a private copy and publish it, if it is still keyed (T21.6)."""
     source = state.partial_source
     (copy,) = works.take(work, group, 1)
     work.pool = move_keys(work.pool, source, copy)
     work.pool = full_attention.retain(work.pool, source)
     works.queue_copy(work, group, source, copy)
-    if state.tail_block == source and work.pool.key_node[copy] != NO_KEY:
+    if work.pool.key_node[copy] != NO_KEY:
         publish(work, group, copy, state.tail_boundary)
         note_registered(work, group, work.pool.key_node[copy])
+    elif work.config.profile.publish_unkeyed == "yes":
+        publish(work, group, copy, state.tail_boundary)
     return keep_source(state, copy)
 
 

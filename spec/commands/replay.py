@@ -97,9 +97,7 @@ def _list(as_json: bool) -> ExitCode:
         for entry, recording in archive.recordings()
     ]
     if as_json:
-        click.echo(
-            json.dumps([{"name": row[0], "ops": row[1], "groups": row[2], "not_covered": row[3]} for row in rows])
-        )
+        click.echo(json.dumps([{"name": row[0], "ops": row[1], "groups": row[2], "not_covered": row[3]} for row in rows]))
         return ExitCode.HOLDS
     table = Table("recording", "operations", "groups", "covered", title="Shipped recordings")
     for name, ops, groups, reason in rows:

@@ -216,14 +216,14 @@ def outputs_due(world: World) -> tuple[int, ...]:
     return ()
 
 
-def samples(world: World, request: int) -> int | None:
-    """Return how many tokens the output of a due request carries, None if it must be finished instead (T36)."""
+def samples(world: World, request: int) -> int:
+    """Return how many tokens the output of a due request carries: none inside a prompt or at the model length (T36)."""
     for live in world.requests:
         if live.request == request:
             ends = [entry.start + entry.amount for entry in world.steps[0].scheduled if entry.request == request]
             if ends[0] != live.num_tokens:
                 return 0
-            return 1 if live.num_tokens < world.config.max_model_len else None
+            return 1 if live.num_tokens < world.config.max_model_len else 0
     return 0
 
 
@@ -233,11 +233,10 @@ def _step_on(world: World, limits: Limits) -> list[Action]:
         return [act.Execute(part)]
     found: list[Action] = []
     for request in outputs_due(world):
-        count = samples(world, request)
-        if count == 0:
-            found.append(act.Output(request))
-        elif count == 1:
+        if samples(world, request):
             found += [act.Output(request, (token,)) for token in limits.alphabet]
+        else:
+            found.append(act.Output(request))
     if not world.steps and world.requests:
         found.append(act.BeginStep())
     return found

@@ -27,6 +27,7 @@ from kvproof.spec.laws.base import Law, Moment
 
 STARTS = 6
 START_STEPS = 120
+PER_RULE = 3
 
 
 @frozen(slots=True)
@@ -89,8 +90,9 @@ def _machine(session: _Session) -> type[RuleBasedStateMachine]:
 
         @rule(data=st.data())
         def act(self, data: st.DataObject) -> None:
-            actions = lists.enabled(self.world, session.limits)
-            if actions:
+            # Several actions a draw, or half of all would be refused ones.
+            for _ in range(PER_RULE):
+                actions = lists.enabled(self.world, session.limits)
                 self._apply(actions[data.draw(st.integers(0, len(actions) - 1))], True)
 
         @rule(at=st.integers(0, 199))

@@ -52,7 +52,7 @@ ALL: tuple[Scope, ...] = (
     _scope("fa4", _full(4), max_model_len=32, num_blocks=10),
     _scope("fa2-n4", _full(2), dcp_size=4, interleave=2, max_model_len=40, num_blocks=8, bounds={"lookahead": (0, 1)}),
     # One rank. Equal sizes keep the fine-grained gate closed, a larger Mamba block opens it.
-    _scope("fa4-m4", _full(4), _mamba(4), max_model_len=32, num_blocks=12),
+    _scope("fa4-m4", _full(4), _mamba(4), max_model_len=32, num_blocks=12, max_running=2),
     _scope("fa2-m8", _full(2), _mamba(8), max_model_len=32, num_blocks=16, connectors=(False,)),
     _scope("fa8-m2", _full(8), _mamba(2), max_model_len=32, num_blocks=12, retention=0, connectors=(True,)),
     _scope(
@@ -66,6 +66,8 @@ ALL: tuple[Scope, ...] = (
         connectors=(False,),
     ),
     _scope("m4-fa2-tight", _mamba(4), _full(2), max_model_len=28, num_blocks=8, connectors=(False,), quick=True),
+    # Many groups: the last one's hit lies far back in the free queue while the first one takes external blocks.
+    _scope("fa2x6", *(_full(2),) * 6, max_model_len=12, num_blocks=40, connectors=(True,)),
     # Two ranks: attention entries span two blocks, Mamba stays replicated, hits may end inside an attention entry.
     _scope("fa4-m4-n2", _full(4), _mamba(4), dcp_size=2, max_model_len=32, num_blocks=12, quick=True),
     _scope("fa4-m4-n2-tight", _full(4), _mamba(4), dcp_size=2, interleave=4, max_model_len=24, num_blocks=6, retention=8),
@@ -124,7 +126,7 @@ ALL: tuple[Scope, ...] = (
         connectors=(True,),
         bounds={"lookahead": (0, 2)},
     ),
-    _scope("fa4-m2-n4", _full(4), _mamba(2), dcp_size=4, interleave=4, max_model_len=40, num_blocks=10, max_running=2),
+    _scope("fa4-m2-n4", _full(4), _mamba(2), dcp_size=4, interleave=4, max_model_len=40, num_blocks=14),
 )
 
 

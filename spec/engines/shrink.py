@@ -226,7 +226,7 @@ def _fitted(world: World, action: Action) -> Action:
     """Return the action with amounts that fit this world: chunk, adopted hit, sampled tokens."""
     if isinstance(action, act.Output) and action.request in lists.outputs_due(world):
         count = lists.samples(world, action.request)
-        if count is not None and count != len(action.tokens):
+        if count != len(action.tokens):
             return evolve(action, tokens=(action.tokens or (0,))[:count])
         return action
     if not isinstance(action, act.Allocate) or action.new_tokens <= 0:

@@ -55,6 +55,7 @@ class Habits:
     append: float
     early: float
     submit: float
+    burst: float
     preempt: float
     pause: float
     withdraw: float
@@ -80,6 +81,7 @@ def draw_habits(random: Random) -> Habits:
         append=rate(0.0, 0.02, 0.05),
         early=rate(0.0, 0.02, 0.08),
         submit=rate(0.3, 0.6, 0.9),
+        burst=rate(0.0, 0.4, 0.8),
         preempt=rate(0.0, 0.03, 0.15),
         pause=rate(0.0, 0.0, 0.03),
         withdraw=rate(0.0, 0.05, 0.2),
@@ -95,7 +97,11 @@ def draw_habits(random: Random) -> Habits:
 
 @define(slots=True)
 class Walker:
-    """Draws actions for a world; remembers the prompts it submitted and whether the last allocation was refused."""
+    """Draws actions for a world.
+
+    Remembers the prompts it submitted, whether the last allocation was refused (``short``) and whether the last action
+    was a submission (``submitted``), which a sibling may follow at once.
+    """
 
     config: Config
     limits: Limits
@@ -104,6 +110,7 @@ class Walker:
     sizes: tuple[int, ...]
     past: list[Prompt] = Factory(list)
     short: bool = False
+    submitted: bool = False
 
     @classmethod
     def of(cls, config: Config, limits: Limits, seed: str) -> Walker:
@@ -135,33 +142,33 @@ class Walker:
     def observe(self, moment: Moment) -> None:
         """Remember what the last action came to."""
         record = moment.record
+        self.submitted = isinstance(moment.action, act.Submit)
         self.short = record is not None and record.admitted is False
 
     def _idle(self, world: World) -> Action:
+        room = len(world.requests) < self.limits.max_live
+        if self.submitted and room and self.chance(self.habits.burst):
+            return self._submit(world, sibling=True)
         part = lists.next_part(world)
         if part is not None and not self.chance(self.habits.early):
             return act.Execute(part)
         due = lists.outputs_due(world)
         if due and not self.chance(self.habits.early):
             request = due[self.random.randrange(len(due))]
-            count = lists.samples(world, request)
-            if count is None:
-                return act.Finish(request)
-            return act.Output(request, (self._token(),) if count else ())
+            return act.Output(request, (self._token(),) if lists.samples(world, request) else ())
         disturbance = self._disturb(world)
         if disturbance is not None:
             return disturbance
-        room = len(world.requests) < self.limits.max_live
         if room and (not world.requests or self.chance(self.habits.submit / (1 + len(world.requests)))):
             return self._submit(world)
         if part is not None:
             return act.Execute(part)
         if due:
-            return act.Finish(due[0]) if self._live(world, due[0]) else act.Output(due[0])
+            return act.Output(due[0], (self._token(),) if lists.samples(world, due[0]) else ())
+        at_limit = [request for request in world.requests if request.computed == world.config.max_model_len]
+        if at_limit and self.chance(0.7):
+            return act.Finish(at_limit[0].request)
         return act.BeginStep()
-
-    def _live(self, world: World, request: int) -> bool:
-        return any(live.request == request for live in world.requests)
 
     def _disturb(self, world: World) -> Action | None:
         draw = self.random.random()
@@ -200,11 +207,11 @@ class Walker:
             return fitting[self.random.randrange(len(fitting))]
         return self.random.randint(low, high)
 
-    def _submit(self, world: World) -> Action:
-        tokens, context = self._prompt(world)
+    def _submit(self, world: World, sibling: bool = False) -> Action:
+        tokens, context = self._vary(*self.past[-1]) if sibling else self._prompt(world)
         self.past.append((tokens, context))
         if len(self.past) > 12:
-            del self.past[self.random.randrange(len(self.past))]
+            del self.past[self.random.randrange(len(self.past) - 1)]
         return act.Submit(lists.free_id(world), tokens, context, self.chance(self.habits.skip))
 
     def _prompt(self, world: World) -> Prompt:
@@ -238,6 +245,8 @@ class Walker:
     def _amount(self, request: Request, start: int) -> int:
         """Return a legal chunk; a drawn budget that would skip the step is raised to everything, 0 if that skips it too."""
         left = min(request.num_tokens - start, self.config.max_chunk)
+        if left <= 0:
+            return 0
         if not self.chance(self.habits.whole):
             amount = lists.chunk(self.config, request, start, self.random.randint(1, left))
             if amount:

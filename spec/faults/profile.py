@@ -46,6 +46,13 @@ FAULTS: tuple[Fault, ...] = (
         scopes=("fa4-m2-n4", "fa4-fa4r-m4-n2"),
     ),
     Fault(
+        "M-HO-6",
+        "a producer publishes its copy although the key of its tail was evicted meanwhile",
+        "docs/findings/unkeyed-handoff.md",
+        ("HO-1",),
+        profile=("publish_unkeyed", "yes"),
+    ),
+    Fault(
         "M-MAM-8",
         "chunks stop at the clipping unit only, and run past the end of a larger recurrent block",
         "docs/findings/clip-stops.md",

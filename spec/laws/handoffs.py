@@ -84,9 +84,10 @@ LAWS: tuple[Law, ...] = (
         mark="S",
         sentence="A published handoff names a block that is keyed at publication, for exactly the published boundary.",
         source="vLLM 0.33.0",
-        faults=("M-HO-1", "M-HASH-2"),
+        faults=("M-HO-1", "M-HO-6", "M-HASH-2"),
         on=(Allocate,),
         check=_published_state_is_keyed,
+        bent_by=(("publish_unkeyed", "yes"),),
     ),
     Law(
         id="HO-2",

@@ -246,7 +246,6 @@ def _fields(state: GroupState) -> tuple[object, ...]:
         state.partial_index,
         state.partial_source,
         state.allocated,
-        state.last_state,
         state.tail_block,
         state.tail_boundary,
     )

@@ -55,9 +55,7 @@ def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
     except msgspec.MsgspecError as error:
         raise BaselineError(f"{path}: {error}; see docs/replay.md for the format") from error
     if (baseline.format, baseline.version) != ("kvproof-baseline", 1):
-        raise BaselineError(
-            f"{path}: is {baseline.format!r} version {baseline.version}, need 'kvproof-baseline' version 1"
-        )
+        raise BaselineError(f"{path}: is {baseline.format!r} version {baseline.version}, need 'kvproof-baseline' version 1")
     return tuple(baseline.violations)
 
 
@@ -107,9 +105,7 @@ def replay_all(
     return summary
 
 
-def _add(
-    summary: Summary, name: str, outcome: Replay, baseline: Sequence[BaselineEntry], used: set[BaselineEntry]
-) -> None:
+def _add(summary: Summary, name: str, outcome: Replay, baseline: Sequence[BaselineEntry], used: set[BaselineEntry]) -> None:
     summary.recordings += 1
     summary.operations += outcome.operations
     summary.actions += len(outcome.actions)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+
 from kvproof.core import actions as act
 from kvproof.core.config import SOUND, VLLM_0_33_0, Config, Group, Profile, configure
 from kvproof.core.world import KeyRecord
-
-from driving import Driver
+from tests.driving import Driver
 
 
 def hybrid(attention: int, mamba: int, **settings: object) -> Config:

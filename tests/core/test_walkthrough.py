@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import walkthrough_trace
+from tests import walkthrough_trace
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "walkthrough.md"
 

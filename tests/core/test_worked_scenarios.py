@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from driving import Driver
+
 from kvproof.core import actions as act
 from kvproof.core import errors
 from kvproof.core.config import SOUND, Config, Group, configure
+from kvproof.spec import macros
+from tests.driving import Driver
 
 FULL, MAMBA = "full_attention", "mamba_align"
 
@@ -137,9 +139,7 @@ def test_sparse_retention_keeps_what_a_replay_can_reach() -> None:
     assert driver.keys(0) == {32: [1], 48: [2]}
 
 
-@pytest.mark.parametrize(
-    ("prompt", "ends"), [(50, (48, 50)), (64, (48, 64)), (65, (64, 65)), (100, (64, 96, 100))], ids=str
-)
+@pytest.mark.parametrize(("prompt", "ends"), [(50, (48, 50)), (64, (48, 64)), (65, (64, 65)), (100, (64, 96, 100))], ids=str)
 def test_chunk_ends(prompt: int, ends: tuple[int, ...]) -> None:
     """T22: B=64, H=16, ample budget: exactly these ends, and no chunk that runs past one of them."""
     driver = Driver(hybrid(64, 64, hash_block_size=16))
@@ -260,6 +260,48 @@ def test_states_are_freed_when_processed() -> None:
     prefill(driver, 0, 48)
     assert driver.tables(0)[1] == [0, 4, 6]
     assert driver.request(0).groups[1].retired == 1
+
+
+def test_the_zero_list_is_group_by_group() -> None:
+    """C-7: FA2, Mamba2, FA2 at N=2, two requests of 2 tokens admitted in one step: blocks 1, 4, then 3, 6."""
+    driver = Driver(configure((Group(FULL, 2), Group(MAMBA, 2), Group(FULL, 2)), dcp_size=2, num_blocks=20))
+    driver.submit(0, (1, 2, 3))
+    driver.submit(1, (4, 5, 6))
+    driver.do(act.BeginStep())
+    driver.allocate(0, 2)
+    driver.allocate(1, 2)
+    assert driver.do(act.Drain()).zeroed == (1, 4, 3, 6)
+
+
+def test_reset_succeeds_only_without_a_block_in_use() -> None:
+    """T5: refused and unchanged while a request holds blocks; then every key goes and the free queue stays as it is."""
+    driver = Driver(hybrid(16, 16))
+    driver.submit(0, 40)
+    prefill(driver, 0, 32, 40)
+    before = driver.world
+    assert driver.do(act.ResetCache()).done is False
+    assert driver.world == before
+    driver.do(act.Finish(0))
+    free = driver.world.pool.free
+    assert driver.do(act.ResetCache()).done is True
+    assert (driver.keys(0), driver.keys(1), driver.world.pool.free) == ({}, {}, free)
+    assert resend(driver, 1, 40) == 0
+
+
+def test_nothing_is_sampled_at_the_model_length() -> None:
+    """T36.6: a request at the model length gets no further token and can only finish."""
+    driver = Driver(hybrid(16, 16, max_model_len=20))
+    driver.submit(0, 19)
+    prefill(driver, 0, 16, 19)
+    assert driver.request(0).num_tokens == 20
+    driver.do(act.BeginStep(), act.Allocate(0, 1))
+    driver.do(act.Drain(), act.BuildMetadata(), act.Dispatch(), *macros.EXECUTE)
+    with pytest.raises(errors.OutputMismatch):
+        driver.do(act.Output(0, (9,)))
+    driver.do(act.Output(0))
+    driver.do(act.BeginStep())
+    with pytest.raises(errors.BeyondKnownTokens):
+        driver.do(act.Allocate(0, 1))
 
 
 CHECKPOINT_CONFIGS = [

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from attrs import frozen
 from cosmic_ray import mutating, plugins
-from cosmic_ray.ast import get_ast, ast_nodes
+from cosmic_ray.ast import ast_nodes, get_ast
 
 CORE = Path(__file__).resolve().parents[2] / "core"
 SKIPPED_FILES = {"errors.py", "base.py", "__init__.py", "actions.py", "records.py"}

@@ -15,7 +15,7 @@ _recordings: list[Any] = []
 
 def depends_on_core(module: str) -> bool:
     """Whether a module must be imported again for a mutated core."""
-    if module in ("driving", "test_goldens", "test_geometry_examples", "test_worked_scenarios"):
+    if module in ("tests.driving", "test_goldens", "test_geometry_examples", "test_worked_scenarios"):
         return True
     return module.startswith("kvproof.") and module not in KEPT
 
@@ -32,7 +32,13 @@ def prepare() -> None:
 
 def judge() -> str | None:
     """What refutes the model that is importable now, or None."""
-    return _goldens("test_goldens") or _goldens("test_geometry_examples") or _goldens("test_worked_scenarios") or _replays() or _laws()
+    return (
+        _goldens("test_goldens")
+        or _goldens("test_geometry_examples")
+        or _goldens("test_worked_scenarios")
+        or _replays()
+        or _laws()
+    )
 
 
 def _goldens(name: str) -> str | None:

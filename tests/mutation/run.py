@@ -24,7 +24,7 @@ from pathlib import Path
 from types import ModuleType
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "_path"), str(HERE.parent), str(HERE.parent / "core"), str(HERE)]
+sys.path[:0] = [str(HERE.parent / "_path"), str(HERE.parent.parent), str(HERE.parent / "core"), str(HERE)]
 
 import mutants  # noqa: E402
 import oracle  # noqa: E402
@@ -127,16 +127,31 @@ def main() -> int:
             if killer is None:
                 survivors.append(mutant)
                 line = mutants.changed_line(mutant, mutants.apply(mutant) or "")
-                print(f"SURVIVED core/{mutant.file}:{mutant.place[0]} {mutant.operator.removeprefix('core/')}: {line}", flush=True)
+                print(
+                    f"SURVIVED core/{mutant.file}:{mutant.place[0]} {mutant.operator.removeprefix('core/')}: {line}", flush=True
+                )
             elif killer != "no change":
                 killers[killer.split(":")[0]] += 1
             if number % 50 == 0:
                 print(f"  {number} done, {len(survivors)} survive, {time.perf_counter() - began:.0f} s", flush=True)
     judged = sum(killers.values()) + len(survivors)
-    print(f"killed {judged - len(survivors)} of {judged} = {100 * (judged - len(survivors)) / max(judged, 1):.1f} %; by {dict(killers)}")
+    print(
+        f"killed {judged - len(survivors)} of {judged} = {100 * (judged - len(survivors)) / max(judged, 1):.1f} %; by {dict(killers)}"
+    )
     if options.out:
-        rows = [{"file": one.file, "line": one.place[0], "column": one.place[1], "operator": one.operator, "occurrence": one.occurrence} for one in survivors]
-        options.out.write_text(json.dumps({"seed": options.seed, "judged": judged, "killers": dict(killers), "survivors": rows}, indent=1))
+        rows = [
+            {
+                "file": one.file,
+                "line": one.place[0],
+                "column": one.place[1],
+                "operator": one.operator,
+                "occurrence": one.occurrence,
+            }
+            for one in survivors
+        ]
+        options.out.write_text(
+            json.dumps({"seed": options.seed, "judged": judged, "killers": dict(killers), "survivors": rows}, indent=1)
+        )
     return 0
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
-from driving import Driver
+
 from kvproof.core import actions as act
 from kvproof.core import errors
 from kvproof.core.config import SOUND, Config, Group, Profile, configure
 from kvproof.spec import judge, laws, macros
 from kvproof.spec.engines import twins
 from kvproof.spec.judge import Judge
+from tests.driving import Driver
 
 
 def violated(config: Config, actions: list[act.Action]) -> set[str]:
@@ -73,9 +74,7 @@ def chunk_below_the_hit(profile: Profile) -> tuple[Config, list[act.Action]]:
     """N=2, FA8 (E=16), Mamba2. A leaves states at 6 and 8; its attention block goes. B computes 0..6 again, then 6..12
     in the step in which C, with the joint hit 8, copies B's block.
     """
-    config = configure(
-        (Group("full_attention", 8), Group("mamba_align", 2)), dcp_size=2, num_blocks=20, profile=profile
-    )
+    config = configure((Group("full_attention", 8), Group("mamba_align", 2)), dcp_size=2, num_blocks=20, profile=profile)
     prompt = tuple(range(30))
     return config, [
         act.Submit(0, prompt[:9]),
@@ -141,3 +140,29 @@ def test_external_tokens_are_a_multiple_of_the_hit_alignment() -> None:
     with pytest.raises(errors.MisalignedExternal, match="A = 8"):
         driver.do(act.Allocate(0, 1, 0, 4))
     assert driver.do(act.Allocate(0, 4, 0, 16)).admitted is True
+
+
+def test_no_handoff_without_a_key() -> None:
+    """Finding unkeyed-handoff: the tail's key is evicted before its producer pays the copy."""
+    actions = [
+        act.Submit(0, (1, 2, 3)),
+        act.BeginStep(),
+        *macros.admit(0, 2),
+        *macros.run([(0, ())]),
+        act.EvictBlocks((2,)),
+        act.BeginStep(),
+        act.Allocate(0, 1),
+    ]
+    published = {}
+    for value in ("no", "yes"):
+        config = configure(
+            (Group("full_attention", 4), Group("mamba_align", 4)),
+            hash_block_size=2,
+            num_blocks=12,
+            profile=evolve(SOUND, publish_unkeyed=value),
+        )
+        broken = violated(config, actions)
+        driver = Driver(config)
+        driver.do(*actions)
+        published[value] = (driver.do(act.Drain()).handoffs, broken)
+    assert published == {"no": ((), set()), "yes": (((0, 1, 3, 2),), {"HO-1"})}

@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
+
 from tests.tidy.sources import ROOT, name
 
 # Data of the model, readable by any law. Everything else in core decides something.
@@ -25,10 +26,9 @@ JUDGED = {
     "spec/laws/boundaries.py": {"config": "HB-1 asks which configurations are accepted"},
     "spec/laws/hits.py": {"config": "HB-11 asks which gate a configuration gets"},
 }
-FILES = sorted((ROOT / "spec" / "laws").glob("*.py")) + [
-    ROOT / "spec" / "ground.py",
-    ROOT / "spec" / "naive.py",
-    ROOT / "spec" / "naive_hits.py",
+FILES = [
+    *sorted((ROOT / "spec" / "laws").glob("*.py")),
+    *(ROOT / "spec" / file for file in ("ground.py", "naive.py", "naive_hits.py")),
 ]
 
 

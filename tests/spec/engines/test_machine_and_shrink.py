@@ -31,7 +31,7 @@ def breaks(config, actions, name):
 
 def test_the_machine_finds_nothing_in_the_model_and_reaches_both_rules():
     config, limits = scope_of("fa4-m4-n2")
-    ran = machine.run_machine(config, law("PC-1"), 3, 30, 25, limits)
+    ran = machine.run_machine(config, law("PC-1"), 3, 20, 25, limits)
     assert ran.violation is None
     assert ran.actions == ()
     assert ran.premises["PC-1"] > 50
@@ -40,15 +40,15 @@ def test_the_machine_finds_nothing_in_the_model_and_reaches_both_rules():
 
 
 def test_the_machine_finds_a_fault_and_its_actions_show_it():
-    with faults.planted(faults.by_id("M-EVICT-1")):
+    with faults.planted(faults.by_id("M-KEY-2")):
         config, limits = scope_of("fa4")
-        first = machine.run_machine(config, law("PC-5"), 1, 60, 40, limits, "PC-5")
-        again = machine.run_machine(config, law("PC-5"), 1, 60, 40, limits, "PC-5")
+        first = machine.run_machine(config, law("CC-1"), 1, 60, 40, limits, "CC-1")
+        again = machine.run_machine(config, law("CC-1"), 1, 60, 40, limits, "CC-1")
         assert first.violation is not None
-        assert first.violation.law == "PC-5"
-        assert breaks(config, first.actions, "PC-5") == len(first.actions) - 1
+        assert first.violation.law == "CC-1"
+        assert breaks(config, first.actions, "CC-1") == len(first.actions) - 1
         assert (first.actions, first.violation) == (again.actions, again.violation)
-    assert breaks(config, first.actions, "PC-5") is None
+    assert breaks(config, first.actions, "CC-1") is None
 
 
 @pytest.mark.parametrize(("fault", "name", "where"), [("M-CACHE-1", "TB-14", "fa2-m8"), ("M-COW-7", "COW-5", "m4-fa4")])

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 import pytest
+
 from kvproof.spec.cli import main
 from kvproof.spec.exits import ExitCode
 from kvproof.spec.judge import Violation
@@ -130,7 +131,7 @@ def test_an_unknown_engine_is_refused() -> None:
     """A recording of an engine without a profile names the engines that have one."""
     lines = lines_of("d_cow_dcp2")
     lines[0]["engine"]["version"] = "0.1.0"
-    with pytest.raises(replay.ReplayError, match="no profile for vllm 0.1.0; known engines: vllm 0.33.0"):
+    with pytest.raises(replay.ReplayError, match=r"no profile for vllm 0\.1\.0; known engines: vllm 0\.33\.0"):
         replay.replay(from_lines(lines))
 
 

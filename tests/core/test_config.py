@@ -1,0 +1,102 @@
+"""Configurations: what is derived, and every way in which one is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kvproof.core.config import PROFILES, SOUND, VLLM_0_33_0, Group, configure, profile_named
+from kvproof.core.errors import ConfigError
+from kvproof.core.kinds import base
+
+FULL, MAMBA = Group("full_attention", 4), Group("mamba_align", 4)
+
+
+def test_derived_sizes_under_dcp() -> None:
+    """E, S, H, A, the gate, capacities and classes of FA4, Mamba4 and a replicated FA4 at N=2."""
+    config = configure((MAMBA, FULL, Group("full_attention", 4, False), MAMBA), dcp_size=2, max_model_len=64)
+    assert config.sizes == (4, 8, 4, 4)
+    assert (config.scheduler_block_size, config.hash_block_size, config.alignment) == (8, 4, 4)
+    assert config.fine_grained
+    assert config.row_capacity == (16, 32, 32, 16)
+    assert config.classes == ((1,), (2,), (0, 3))
+    assert config.recurrent == (0, 3)
+
+
+def test_the_clip_unit_defaults_to_a_multiple_of_every_recurrent_block() -> None:
+    """T22: without one given, B is the least common multiple of the Mamba block sizes; 1 without a Mamba group."""
+    assert configure((FULL, Group("mamba_align", 6), MAMBA)).clip_block_size == 12
+    assert configure((FULL,)).clip_block_size == 1
+    assert configure((FULL, MAMBA), clip_block_size=2).clip_block_size == 2
+
+
+def test_hybrid_without_caching() -> None:
+    """C-8: without caching and connectors H = S and any hybrid model is accepted; with a connector H must divide again."""
+    config = configure((FULL, MAMBA), dcp_size=2, caching=False)
+    assert (config.hash_block_size, config.fine_grained) == (8, False)
+    assert configure((FULL, MAMBA), dcp_size=2, caching=False, connectors=(True,)).hash_block_size == 4
+
+
+def test_groups_that_opt_out_of_caching() -> None:
+    """A group that is not prefix-cacheable does not bound H and stands in no class."""
+    config = configure((Group("full_attention", 8), Group("mamba_align", 6, prefix_cacheable=False), Group("mamba_align", 4)))
+    assert config.hash_block_size == 4
+    assert config.classes == ((0,), (2,))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"dcp_size": 0}, "dcp_size must be an integer in 1.."),
+        ({"dcp_size": True}, "dcp_size must be an integer"),
+        ({"num_blocks": 0}, "num_blocks"),
+        ({"max_model_len": -1}, "max_model_len"),
+        ({"max_running": 0}, "max_running"),
+        ({"max_chunk": -1}, "max_chunk"),
+        ({"append_expansion": 0}, "append_expansion"),
+        ({"interleave": 0}, "interleave"),
+        ({"clip_block_size": -2}, "clip_block_size"),
+        ({"dcp_size": 2, "interleave": 3}, "interleave 3 does not divide groups"),
+        ({"retention": 3}, "retention 3 is neither None, 0 nor a multiple of S = 4"),
+        ({"retention": -4}, "retention -4"),
+        ({"hash_block_size": 3}, "does not divide the cacheable block sizes"),
+    ],
+)
+def test_bad_settings(settings: dict[str, Any], message: str) -> None:
+    """Each bad setting is named with the rule it breaks."""
+    with pytest.raises(ConfigError, match=message):
+        configure((FULL, MAMBA), **settings)
+
+
+def test_bad_groups() -> None:
+    """No groups, unknown kinds, absurd sizes, and a sharded recurrent group are refused."""
+    with pytest.raises(ConfigError, match="at least one group"):
+        configure(())
+    with pytest.raises(ConfigError, match="no group kind 'mamba'; known: full_attention, mamba_align"):
+        configure((Group("mamba", 4),))
+    with pytest.raises(ConfigError, match=r"groups\[1\].block_size"):
+        configure((FULL, Group("mamba_align", 0)))
+    with pytest.raises(ConfigError, match="cannot be sharded over 2 DCP ranks"):
+        configure((FULL, Group("mamba_align", 4, True)), dcp_size=2)
+    assert configure((FULL, Group("mamba_align", 4, True))).sizes == (4, 4)
+
+
+def test_profiles() -> None:
+    """Profiles have names; an unknown one lists them; `sound` is the default."""
+    assert [profile_named(profile.name) for profile in PROFILES] == [SOUND, VLLM_0_33_0]
+    assert configure((FULL,)).profile is SOUND
+    with pytest.raises(ConfigError, match=r"known: sound, vllm-0\.33\.0"):
+        profile_named("vllm")
+
+
+def test_a_kind_that_forgets_a_capability_fails() -> None:
+    """Capabilities have no defaults: leaving one out is an error when the kind is defined."""
+    with pytest.raises(TypeError, match="positionally_stable"):
+        base.Capabilities(  # type: ignore[call-arg]
+            fine_grained_lookup=True,
+            prefix_closed=True,
+            recurrent=False,
+            may_be_sharded=True,
+            sharded_by_default=True,
+        )

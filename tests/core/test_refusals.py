@@ -1,0 +1,259 @@
+"""Every guard is its own typed error, and a refused action leaves the world unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from kvproof.core import actions as act
+from kvproof.core import errors, pool, worker
+from kvproof.core.config import Group, configure
+from kvproof.core.step import refusal, step
+from kvproof.spec import macros
+from tests.driving import Driver
+
+
+def fresh(**settings: Any) -> Driver:
+    """FA4 and Mamba4 at N=2, request 0 with 14 tokens waiting."""
+    groups = (Group("full_attention", 4), Group("mamba_align", 4))
+    driver = Driver(configure(groups, **({"dcp_size": 2, "num_blocks": 16, "max_model_len": 64} | settings)))
+    driver.submit(0, 14)
+    return driver
+
+
+def planning(**settings: Any) -> Driver:
+    """An open plan in which nothing was done yet."""
+    driver = fresh(**settings)
+    driver.do(act.BeginStep())
+    return driver
+
+
+def looked_up(**settings: Any) -> Driver:
+    """Request 0 was just looked up."""
+    driver = planning(**settings)
+    driver.do(act.Lookup(0))
+    return driver
+
+
+def running(**settings: Any) -> Driver:
+    """Request 0 runs with 12 of 14 tokens; no plan is open."""
+    driver = fresh(**settings)
+    driver.chunk(0, 12)
+    return driver
+
+
+def replanning(**settings: Any) -> Driver:
+    """Request 0 runs and a plan is open."""
+    driver = running(**settings)
+    driver.do(act.BeginStep())
+    return driver
+
+
+def scheduled() -> Driver:
+    """Request 0 has an amount in the open plan."""
+    driver = replanning()
+    driver.do(act.Allocate(0, 2))
+    return driver
+
+
+def dispatched() -> Driver:
+    """A step is dispatched and not executed."""
+    driver = looked_up()
+    driver.do(act.Allocate(0, 12), *macros.CLOSE)
+    return driver
+
+
+def executed() -> Driver:
+    """A step is executed and its output due."""
+    driver = dispatched()
+    driver.do(*macros.EXECUTE)
+    return driver
+
+
+def hit() -> Driver:
+    """Request 1 shares 12 tokens of the finished request 0 and was just looked up: hit 12, S = 8."""
+    driver = running()
+    driver.chunk(0, 2)
+    driver.do(act.Finish(0))
+    driver.submit(1, (*range(1, 13), *range(50, 62)))
+    driver.do(act.BeginStep(), act.Lookup(1))
+    return driver
+
+
+def diverged() -> Driver:
+    """A capable connector is offered 8 tokens of attention although only the state at 4 is left."""
+    driver = fresh(connectors=(True,), dcp_size=1, max_chunk=4)
+    for _ in range(3):
+        driver.chunk(0, 4)
+    driver.do(act.Finish(0))
+    (block,) = driver.keys(1)[8]
+    driver.do(act.EvictBlocks((block, driver.keys(1)[12][0])))
+    driver.submit(1, 14)
+    driver.do(act.BeginStep(), act.Lookup(1))
+    return driver
+
+
+def crowded() -> Driver:
+    """One row, taken by request 0; request 1 was looked up."""
+    driver = running(max_running=1)
+    driver.submit(1, (7, 7, 7))
+    driver.do(act.BeginStep(), act.Lookup(1))
+    return driver
+
+
+CASES: list[tuple[Callable[[], Driver], act.Action, type[errors.Refusal]]] = [
+    (planning, act.Submit(1, (1,)), errors.PhaseError),
+    (planning, act.BeginStep(), errors.PhaseError),
+    (fresh, act.Lookup(0), errors.PhaseError),
+    (fresh, act.Allocate(0, 1), errors.PhaseError),
+    (fresh, act.Drain(), errors.PhaseError),
+    (planning, act.BuildMetadata(), errors.PhaseError),
+    (planning, act.Dispatch(), errors.PhaseError),
+    (planning, act.Finish(0), errors.PhaseError),
+    (planning, act.ResetCache(), errors.PhaseError),
+    (planning, act.EvictBlocks((1,)), errors.PhaseError),
+    (planning, act.AppendRows(0, ((), ())), errors.PhaseError),
+    (looked_up, act.Preempt(0), errors.PhaseError),
+    (looked_up, act.Withdraw(0), errors.PhaseError),
+    (fresh, act.Submit(0, (1,)), errors.DuplicateRequest),
+    (fresh, act.Submit(1, ()), errors.EmptyPrompt),
+    (fresh, act.Submit(1, (1,) * 64), errors.EmptyPrompt),
+    (fresh, act.Finish(9), errors.UnknownRequest),
+    (planning, act.Lookup(9), errors.UnknownRequest),
+    (planning, act.Preempt(9), errors.UnknownRequest),
+    (dispatched, act.BeginStep(), errors.StepInFlight),
+    (replanning, act.Lookup(0), errors.StatusError),
+    (planning, act.Preempt(0), errors.StatusError),
+    (executed, act.Preempt(0), errors.StatusError),
+    (scheduled, act.Allocate(0, 1), errors.AlreadyScheduled),
+    (scheduled, act.Preempt(0), errors.AlreadyScheduled),
+    (replanning, act.Withdraw(0), errors.NotScheduled),
+    (executed, act.Output(1), errors.NotScheduled),
+    (replanning, act.Allocate(0, 0), errors.NothingToAllocate),
+    (replanning, act.Allocate(0, -1), errors.NothingToAllocate),
+    (replanning, act.Allocate(0, 1, 0, 0, -1), errors.NothingToAllocate),
+    (replanning, act.Allocate(0, 2, 8), errors.LookupMismatch),
+    (replanning, act.Allocate(0, 2, 0, 8), errors.LookupMismatch),
+    (planning, act.Allocate(0, 12), errors.LookupMissing),
+    (hit, act.Allocate(1, 4, 8), errors.LookupMismatch),
+    (hit, act.Allocate(1, 4, 4, 4), errors.LookupMismatch),
+    (hit, act.Allocate(1, 4, 12, 4), errors.MisalignedExternal),
+    (hit, act.Allocate(1, 4, 8, 3), errors.MisalignedExternal),
+    (hit, act.Allocate(1, 4, 8, 16), errors.HitTooLong),
+    (hit, act.Allocate(1, 13, 12), errors.BeyondKnownTokens),
+    (hit, act.Allocate(1, 9, 12), errors.ChunkNotClipped),
+    (diverged, act.Allocate(1, 4, 8), errors.DivergedHit),
+    (looked_up, act.Allocate(0, 13), errors.ChunkNotClipped),
+    (lambda: looked_up(max_chunk=8), act.Allocate(0, 12), errors.ChunkNotClipped),
+    (crowded, act.Allocate(1, 3), errors.TooManyRunning),
+    (dispatched, act.Execute("forward"), errors.ExecutionOrder),
+    (fresh, act.Execute("zero"), errors.ExecutionOrder),
+    (dispatched, act.Execute("nothing"), errors.ExecutionOrder),
+    (dispatched, act.Output(0), errors.ExecutionOrder),
+    (executed, act.Output(0, (1,)), errors.OutputMismatch),
+    (fresh, act.EvictBlocks((1, 16)), errors.BlockOutOfRange),
+    (fresh, act.EvictBlocks((-1,)), errors.BlockOutOfRange),
+    (fresh, act.AppendRows(0, ((1,),)), errors.BlockOutOfRange),
+    (fresh, act.AppendRows(0, ((16,), ())), errors.BlockOutOfRange),
+    (running, act.AppendRows(0, ((1,), ())), errors.RowInUse),
+    (fresh, act.AppendRows(8, ((1,), ())), errors.RowInUse),
+    (fresh, act.AppendRows(-1, ((1,), ())), errors.RowInUse),
+    (fresh, act.AppendRows(1, ((), (1,) * 17)), errors.RowCapacityExceeded),
+]
+
+
+@pytest.mark.parametrize(("make", "action", "error"), CASES, ids=lambda value: getattr(value, "__name__", None))
+def test_refused_with_its_own_error_and_without_effect(
+    make: Callable[[], Driver], action: act.Action, error: type[errors.Refusal]
+) -> None:
+    """The exact type, a message that is a sentence, JSON-ready values, and no other world left behind."""
+    world = make().world
+    before = evolve(world)
+    with pytest.raises(error) as refused:
+        step(world, action)
+    assert type(refused.value) is error
+    assert len(refused.value.message) > 20
+    assert refused.value.world is None
+    assert all(isinstance(value, int | str) for value in refused.value.values.values())
+    assert world == before
+    assert isinstance(refusal(world, action), error)
+
+
+def test_a_preempted_plan_admits_nobody() -> None:
+    """T0(3): behind a preemption of the plan itself no waiting request is looked up; behind one between plans it is."""
+    driver = running()
+    driver.submit(1, (7, 7, 7))
+    driver.do(act.BeginStep(), act.Preempt(0))
+    assert isinstance(refusal(driver.world, act.Lookup(1)), errors.AdmissionAfterPreemption)
+    driver = running()
+    driver.do(act.Preempt(0), act.BeginStep())
+    assert refusal(driver.world, act.Lookup(0)) is None
+    driver.do(*macros.admit(0, 2, 12)[:1])
+    assert driver.do(act.Drain()).action == "Drain"
+    assert driver.do(act.BuildMetadata(), act.Dispatch()).preempted == (0,)
+
+
+def test_running_requests_are_planned_before_waiting_ones() -> None:
+    """T0(2): after the first lookup of a plan no running request is allocated."""
+    driver = running()
+    driver.submit(1, (7, 7, 7))
+    driver.do(act.BeginStep(), act.Lookup(1))
+    assert isinstance(refusal(driver.world, act.Allocate(0, 2)), errors.PhaseError)
+
+
+def test_an_id_is_free_only_when_its_output_was_processed() -> None:
+    """T37: a request that was aborted in flight keeps its id until the output arrived."""
+    driver = executed()
+    driver.do(act.Finish(0))
+    assert isinstance(refusal(driver.world, act.Submit(0, (1,))), errors.DuplicateRequest)
+    driver.do(act.Output(0))
+    assert driver.world.steps == ()
+    assert refusal(driver.world, act.Submit(0, (1,))) is None
+
+
+def test_no_refusal_is_left_untested() -> None:
+    """Every refusal type of the package appears in this file."""
+    tested = {error for _, _, error in CASES} | {errors.AdmissionAfterPreemption, errors.PoolExhausted, errors.ContractBroken}
+    assert set(errors.REFUSALS) == tested
+    assert len({error.code for error in errors.REFUSALS}) == len(errors.REFUSALS)
+
+
+def small_pool(**fields: Any) -> pool.Pool:
+    """Four blocks, some fields replaced."""
+    return evolve(pool.new_pool(4), **fields)
+
+
+def test_contracts_of_the_pool() -> None:
+    """T1, T3, T6, T7: what may never happen is a broken contract, not a silent state."""
+    with pytest.raises(errors.PoolExhausted):
+        pool.take(small_pool(), 4)
+    assert pool.take(small_pool(), 0)[1] == ()
+    with pytest.raises(errors.ContractBroken, match="has 1 references"):
+        pool.take(small_pool(ref=(0, 1, 0, 0)), 1)
+    with pytest.raises(errors.ContractBroken, match="released more often"):
+        pool.release(small_pool(), (1,))
+    keyed = pool.insert(pool.insert(small_pool(), 5, 0, 1, 4), 6, 0, 2, 8)
+    with pytest.raises(errors.ContractBroken, match="already has one"):
+        pool.move(keyed, 1, 2)
+    with pytest.raises(errors.ContractBroken, match="stands for 8 tokens"):
+        pool.promote(keyed, 7, 0, 2, 8)
+    assert pool.remove_all(keyed, 3) is keyed
+
+
+def test_the_null_block_is_skipped_silently() -> None:
+    """T2, T3: touching and releasing null entries changes nothing, also in the middle of a list."""
+    touched = pool.touch(small_pool(), (0, 2, 0, 1))
+    assert (touched.ref, touched.free) == ((0, 1, 1, 0), (3,))
+    assert pool.release(touched, (0, 1, 0, 2)).ref == (0, 0, 0, 0)
+
+
+def test_a_row_without_the_column_is_a_broken_contract() -> None:
+    """TB-7: reading a column that a row does not have is never a silent zero."""
+    driver = running()
+    with pytest.raises(errors.ContractBroken, match="has 2 columns, column 2 is needed"):
+        worker.block_at(driver.world.config, driver.world.worker, 0, 0, 2)
+    with pytest.raises(errors.ContractBroken, match="column -1 is needed"):
+        worker.block_at(driver.world.config, driver.world.worker, 0, 0, -1)
