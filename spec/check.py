@@ -32,7 +32,7 @@ from kvproof.spec.laws.base import Evidence, Law
 
 WALK_STEPS = 300
 TRACE_JOBS = 4
-SHRINK_RUNS = 600
+SHRINK_RUNS = 4000
 
 
 @frozen(slots=True)

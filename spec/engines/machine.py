@@ -18,8 +18,8 @@ from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.world import World, new_world
 from kvproof.spec import judge as judges
+from kvproof.spec.engines import disabled, rules, walk
 from kvproof.spec.engines import enabled as lists
-from kvproof.spec.engines import rules, walk
 from kvproof.spec.engines import witnesses as wit
 from kvproof.spec.engines.enabled import Limits
 from kvproof.spec.judge import Judge, Violation
@@ -97,7 +97,7 @@ def _machine(session: _Session) -> type[RuleBasedStateMachine]:
 
         @rule(at=st.integers(0, 199))
         def refuse(self, at: int) -> None:
-            self._apply(lists.pick_disabled(lists.disabled(self.world, session.limits), at), False)
+            self._apply(disabled.pick(disabled.disabled(self.world, session.limits), at), False)
 
         def _apply(self, action: Action, legal: bool) -> None:
             moment = judges.attempt(self.world, action)
@@ -149,7 +149,7 @@ def run_machine(
         print_blob=False,
         report_multiple_bugs=False,
         verbosity=Verbosity.quiet,
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large),
         phases=(Phase.generate, Phase.shrink),
     )
     with contextlib.suppress(_Broken):

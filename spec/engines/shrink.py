@@ -15,8 +15,8 @@ from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.world import Status, World, new_world
 from kvproof.spec import judge as judges
+from kvproof.spec.engines import disabled, rules
 from kvproof.spec.engines import enabled as lists
-from kvproof.spec.engines import rules
 from kvproof.spec.engines.enabled import Limits
 from kvproof.spec.judge import Judge, Violation
 from kvproof.spec.laws.base import Law
@@ -53,7 +53,7 @@ class Shrinker:
             action = candidate if probe else _fitted(world, candidate)
             moment = judges.attempt(world, action)
             found = judge.moment(moment, len(kept))
-            if probe and action in lists.disabled(world, self.limits):
+            if probe and action in disabled.disabled(world, self.limits):
                 found += rules.violations(moment, False, found, len(kept))
             elif moment.refusal is not None and (
                 judges.is_internal(moment.refusal) or action in lists.enabled(world, self.limits)

@@ -16,8 +16,8 @@ from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.world import Phase, Request, World, new_world
 from kvproof.spec import judge as judges
+from kvproof.spec.engines import disabled, rules
 from kvproof.spec.engines import enabled as lists
-from kvproof.spec.engines import rules
 from kvproof.spec.engines import witnesses as wit
 from kvproof.spec.engines.enabled import Limits
 from kvproof.spec.judge import Judge, Violation
@@ -136,7 +136,7 @@ class Walker:
 
     def disabled(self, world: World) -> Action:
         """Return one action that must be refused in this world."""
-        actions = lists.disabled(world, self.limits)
+        actions = disabled.disabled(world, self.limits)
         return actions[self.random.randrange(len(actions))]
 
     def observe(self, moment: Moment) -> None:

@@ -35,7 +35,7 @@ def is_there(world: World, group: int, block: int, node: int) -> bool:
 
 
 def is_made_now(world: World, group: int, node: int) -> bool:
-    """Tell whether the open plan registers the key of a state itself: a planned chunk passes or ends on it, or a queued
+    """Tell whether the open plan registers the key of a state itself: a planned load or chunk passes or ends on it, or a queued
     copy will hold it. Adopting it in this plan is then rightly put off (T17, COW-4).
     """
     depth = world.prefixes.depth[node]
@@ -43,7 +43,7 @@ def is_made_now(world: World, group: int, node: int) -> bool:
         request = ground.request_of(world, entry.request)
         if (
             request is not None
-            and entry.start < depth <= entry.start + entry.amount
+            and entry.loaded_from < depth <= entry.start + entry.amount
             and naive_hits.node_at(world.prefixes, request.tip, depth) == node
         ):
             return True

@@ -8,6 +8,7 @@ from kvproof.spec import check, cli, counterexample, faults, laws
 from kvproof.spec.check import Done, Job, Options, Result
 from kvproof.spec.engines import rules, scopes, witnesses
 from kvproof.spec.exits import ExitCode, UserError
+from kvproof.spec.laws.base import Evidence
 from kvproof.spec.report import outcome
 
 OPTIONS = Options()
@@ -167,7 +168,7 @@ def test_a_report_folder_that_cannot_be_written_ends_with_status_one_before_the_
 
 def test_a_refuted_law_ends_with_status_two(monkeypatch, capsys):
     broken = next(law for law in laws.ALL if law.id == "PC-1")
-    always = evolve(broken, check=lambda moment: [laws.base.Evidence.of("broken here")])
+    always = evolve(broken, check=lambda moment: [Evidence.of("broken here")])
     monkeypatch.setattr(laws, "ALL", (always,))
     assert cli.main(["check", "--quick", "--scope", "fa4", "--processes", "1"]) == ExitCode.REFUTED
     said = capsys.readouterr().out

@@ -9,8 +9,8 @@ from kvproof.core import worker
 from kvproof.core.errors import ChunkNotClipped, Refusal
 from kvproof.core.world import Phase, new_world
 from kvproof.spec import judge as judges
+from kvproof.spec.engines import disabled, rules, scopes, walk
 from kvproof.spec.engines import enabled as lists
-from kvproof.spec.engines import rules, scopes, walk
 
 NAMES = [scope.name for scope in scopes.ALL]
 
@@ -37,7 +37,7 @@ def test_every_enabled_action_is_accepted_and_every_disabled_one_is_refused_with
         phases.add(world.phase)
         for action in lists.enabled(world, limits):
             assert judges.attempt(world, action).refusal is None, action
-        for action in lists.disabled(world, limits):
+        for action in disabled.disabled(world, limits):
             moment = judges.attempt(world, action)
             assert isinstance(moment.refusal, Refusal), action
             assert not judges.is_internal(moment.refusal), action
@@ -48,7 +48,7 @@ def test_every_enabled_action_is_accepted_and_every_disabled_one_is_refused_with
 def test_lists_are_the_same_every_time():
     for world, limits in worlds(scopes.by_name("fa4-m4-n2"), seeds=1, steps=60, every=7):
         assert lists.enabled(world, limits) == lists.enabled(world, limits)
-        assert lists.disabled(world, limits) == lists.disabled(world, limits)
+        assert disabled.disabled(world, limits) == disabled.disabled(world, limits)
 
 
 def test_every_action_of_the_alphabet_occurs_in_both_lists():
@@ -57,7 +57,7 @@ def test_every_action_of_the_alphabet_occurs_in_both_lists():
     for name in ("fa4-m4-n2", "m4-fa4"):
         for world, limits in worlds(scopes.by_name(name), seeds=8, steps=150, every=1):
             legal.update(type(action) for action in lists.enabled(world, limits))
-            illegal.update(type(action) for action in lists.disabled(world, limits))
+            illegal.update(type(action) for action in disabled.disabled(world, limits))
     assert legal == set(act.ACTIONS)
     assert illegal == set(act.ACTIONS)
 

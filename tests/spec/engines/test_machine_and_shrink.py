@@ -3,8 +3,9 @@ import pytest
 from kvproof.core import actions as act
 from kvproof.core.world import new_world
 from kvproof.spec import faults, judge, laws
-from kvproof.spec.engines import enabled, machine, rules, scopes, shrink, walk
+from kvproof.spec.engines import disabled, machine, rules, scopes, shrink, walk
 from kvproof.spec.judge import Judge
+from kvproof.spec.laws.base import Evidence
 
 
 def law(name):
@@ -75,12 +76,13 @@ def test_an_illegal_action_that_is_accepted_stays_illegal_while_shrinking(monkey
     world = new_world(config)
     for action in short[:-1]:
         world = judge.attempt(world, action).after
-    assert isinstance(short[-1], act.AppendRows)
-    assert short[-1] in enabled.disabled(world, limits)
+    last = list(short)[-1]
+    assert isinstance(last, act.AppendRows)
+    assert last in disabled.disabled(world, limits)
 
 
 def test_what_does_not_repeat_comes_back_as_it_was():
     config, limits = scope_of("fa4")
     actions = (act.Submit(0, (0, 0)), act.BeginStep())
-    violation = judge.Violation("PC-1", 1, laws.base.Evidence("gone"))
+    violation = judge.Violation("PC-1", 1, Evidence("gone"))
     assert shrink.shrink(config, actions, violation, law("PC-1"), limits) == (actions, violation)
