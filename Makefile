@@ -7,6 +7,7 @@
 #   make deep       the tests that are too long for CI
 #   make coverage   the tests with branch coverage; core/ must be covered completely
 #   make wheel      source archive -> wheel from it -> empty environment -> `kvproof check --quick` there
+#   make mutants    mutation score of core/ (docs/quality.md); ARGS='--count 500 --seed 1'
 #   make bench      actions and replay operations per second
 #   make format     let ruff rewrite the sources
 #   make clean      remove .venv and everything built
@@ -37,7 +38,7 @@ LINT := $(VENV)/.installed-lint
 RELEASE := $(VENV)/.installed-release
 TORCH_CHOICE := $(VENV)/.installed-torch
 
-.PHONY: help setup check test deep lint format coverage wheel bench clean python-matches torch-matches
+.PHONY: help setup check test deep lint format coverage mutants wheel bench clean python-matches torch-matches
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -112,6 +113,10 @@ format: $(LINT)
 coverage: $(TEST)
 	$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report= $(ARGS)
 	$(BIN)/coverage report --include='core/*' --fail-under=100
+
+mutants: $(TEST)
+	$(PIP) install $(LOCK) -e '.[mutation]'
+	$(BIN)/python -m tests.mutation.run $(ARGS)
 
 wheel: $(RELEASE)
 	@rm -rf dist build/wheel

@@ -35,22 +35,27 @@ class Admission(Protocol):
     @property
     def first(self) -> bool:
         """Whether the request has no tables yet."""
+        ...
 
     @property
     def local(self) -> int:
         """Tokens computed or adopted locally."""
+        ...
 
     @property
     def external(self) -> int:
         """Tokens supplied by a connector."""
+        ...
 
     @property
     def slots(self) -> int:
         """Slots wanted in attention groups, lookahead included."""
+        ...
 
     @property
     def main(self) -> int:
         """Tokens known to be computed, the recurrent groups' target."""
+        ...
 
 
 class InStep(Protocol):
@@ -58,9 +63,11 @@ class InStep(Protocol):
 
     def registered(self, node: int, group: int) -> bool:
         """Tell whether a recurrent group registered this key since the step began: its state is not computed yet."""
+        ...
 
     def unwritten(self, group: int, index: int, block: int, boundary: int) -> bool:
         """Tell whether bytes below ``boundary`` of a block at a table index are still to be written by the open plan."""
+        ...
 
 
 class Kind(Protocol):
@@ -70,17 +77,21 @@ class Kind(Protocol):
 
     def row_width(self, block_size: int, sharded: bool, dcp_size: int, max_model_len: int) -> int:
         """Return the entries of a worker row (2.5)."""
+        ...
 
     def find_hit(
         self, config: Config, pool: Pool, nodes: list[int], members: tuple[int, ...], limit: int
     ) -> tuple[int, tuple[tuple[int, ...], ...]]:
         """Return a class's hit in tokens and its block list per member group (T11)."""
+        ...
 
     def skipped_tokens(self, computed: int) -> int:
         """Return how many leading tokens need no blocks at ``computed`` tokens (2.8)."""
+        ...
 
     def null_skipped(self, work: Work, group: int, state: GroupState, processed: int) -> GroupState:
         """Null and free what is no longer read at ``processed`` tokens (T16.3)."""
+        ...
 
     def demand(
         self,
@@ -92,9 +103,12 @@ class Kind(Protocol):
         step: InStep,
     ) -> int:
         """Return the blocks this group will take or pull from the free queue (T17)."""
+        ...
 
     def grow(self, work: Work, group: int, state: GroupState, wanted: Admission) -> tuple[GroupState, tuple[int, ...]]:
         """Append blocks and redirect copy-on-write (T19, T21); return the state and the reported new entries."""
+        ...
 
     def register(self, work: Work, group: int, state: GroupState, tokens: int) -> GroupState:
         """Register keys for ``tokens`` cacheable tokens (T9, T10)."""
+        ...

@@ -130,7 +130,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("CC-3",),
         ((allocation, "register", _rounded_to_the_hash_block),),
-        scopes=("fa1-m2-m4-n4", "fa2-m8"),
+        scopes=("fa2-m8", "m4-m8-fa2-n2"),
     ),
     Fault(
         "M-PROMO-1",
@@ -138,7 +138,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("HB-5",),
         ((pools, "clear_for_promotion", _primary_forgotten), (pools, "remove_all", _known_keys_removed)),
-        scopes=("fa4-fa4r-m4-n2", "fa4-m4-n2"),
+        scopes=("fa1-m2-m4-n4", "fa4-fa4r-m4-n2"),
     ),
     Fault(
         "M-PROMO-2",
@@ -146,7 +146,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("HB-7",),
         ((pools, "insert_partial", _partial_entry_replaces),),
-        scopes=("fa4-m4-n2-tight", "fa4-fa4r-m4-n2"),
+        scopes=("fa4-m4-n2", "fa2-m4-n4"),
     ),
     Fault(
         "M-HASH-1",
@@ -154,7 +154,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("HB-3",),
         ((caching, "partial_node", _node_by_block_index),),
-        scopes=("fa4-m2-n4", "fa2-m4-n4"),
+        scopes=("fa8-m2-n2", "fa4-fa4r-m4-n2"),
     ),
     Fault(
         "M-HASH-2",
@@ -162,7 +162,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("HB-4", "HO-1"),
         ((pools, "move", _tokens_lost),),
-        scopes=("m4-m8-fa2-n2", "fa2-m8"),
+        scopes=("fa2-m8", "m4-m8-fa2-n2"),
     ),
     Fault(
         "M-NULL-1",
@@ -170,7 +170,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("HB-6",),
         ((caching, "registrable", _always),),
-        scopes=("fa4-m4", "fa4-m4-n2"),
+        scopes=("fa4-m4-n2", "fa8-m2-n2"),
     ),
     Fault(
         "M-HIT-1",
@@ -178,7 +178,7 @@ FAULTS: tuple[Fault, ...] = (
         "#44599, #51094",
         ("HB-9",),
         ((lookup, "longest_hit", _whole_request),),
-        scopes=("fa1-m2-m4-n4", "fa4-m4"),
+        scopes=("fa2x6", "fa1-m2-m4-n4"),
     ),
     Fault(
         "M-KEY-1",
@@ -186,7 +186,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("PC-11",),
         ((pools, "find", _found_in_any_group),),
-        scopes=("fa4r-m4-n2", "fa4-m4-n2"),
+        scopes=("fa4-m4", "fa2-m4-n4"),
     ),
     Fault(
         "M-KEY-2",
@@ -194,7 +194,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("TB-9", "CC-1"),
         ((requests, "context_of", _no_context),),
-        scopes=("fa4", "fa8-m2-n2"),
+        scopes=("fa8-m2-n2", "fa2-n4"),
     ),
     Fault(
         "M-PART-1",
@@ -202,7 +202,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("HB-13",),
         ((full_attention, "tail_boundaries", _every_chunk_end),),
-        scopes=("fa4-m4-n2-tight", "fa8-m2-n2"),
+        scopes=("fa4-m4-n2", "fa8-m2-n2"),
     ),
     Fault(
         "M-HO-2",
@@ -210,7 +210,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("HO-2",),
         ((plans, "left_over_handoffs", _all_stay),),
-        scopes=("fa4-m4", "fa2-m8"),
+        scopes=("fa4-m4", "m4-fa4"),
     ),
     Fault(
         "M-HO-5",
@@ -218,7 +218,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("HO-7",),
         ((requests, "forget_handoffs", _kept_handoffs),),
-        scopes=("fa1-m2-m4-n4", "fa4-m4-n2"),
+        scopes=("fa1-m2-m4-n4", "fa4-m2-n4"),
     ),
     Fault(
         "M-LV-1",
@@ -226,6 +226,6 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("LV-1",),
         ((plans, "fresh_plan", _registrations_stay),),
-        scopes=("fa2-m4-n4", "fa4-m4-n2"),
+        scopes=("fa4-m8-n2-roomy", "fa4-m4-n2"),
     ),
 )

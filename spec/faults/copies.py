@@ -84,7 +84,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("TB-9", "COW-1"),
         ((allocation, "owe_private_copy", _no_debt),),
-        scopes=("fa4-m4-n2", "fa8-m2-n2"),
+        scopes=("fa8-m2-n2", "fa4-m2-n4"),
     ),
     Fault(
         "M-COW-2",
@@ -100,7 +100,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("TB-2",),
         ((full_attention, "settle", _appended),),
-        scopes=("fa4-m2-n4", "fa8-m2-n2"),
+        scopes=("fa4-m2-n4", "fa4-m4-n2"),
     ),
     Fault(
         "M-COW-4",
@@ -108,7 +108,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("TB-13",),
         ((recurrent, "_pay_as_producer", _producer_redirected),),
-        scopes=("fa1-m2-m4-n4", "fa2-m8"),
+        scopes=("fa2-m8", "m4-m8-fa2-n2"),
     ),
     Fault(
         "M-COW-5",
@@ -116,7 +116,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("COW-3",),
         ((works, "queue_copy", _source_freed_at_once), (plans, "copy_ends", _destinations)),
-        scopes=("fa8-m2-n2", "fa4-m4-n2"),
+        scopes=("fa8-m2-n2", "fa4-m4-m4-n2"),
     ),
     Fault(
         "M-COW-6",
@@ -124,7 +124,7 @@ FAULTS: tuple[Fault, ...] = (
         "#29387",
         ("COW-4", "COW-7"),
         ((allocation, "registered_this_step", _nothing_is_fresh),),
-        scopes=("fa2-m8", "m4-m8-fa2-n2"),
+        scopes=("fa2-m8", "fa1-m2-m4-n4"),
     ),
     Fault(
         "M-COW-7",
@@ -132,7 +132,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("COW-5",),
         ((recurrent, "move_keys", _keys_stay_too),),
-        scopes=("fa2-m8-n2", "m4-m8-fa2-n2"),
+        scopes=("fa2-m8", "fa1-m2-m4-n4"),
     ),
     Fault(
         "M-COW-8",
@@ -140,7 +140,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("COW-6", "PC-7"),
         ((full_attention, "copy_demand", _no_block_for_the_copy),),
-        scopes=("fa2-m4-n4", "fa4-m4-n2"),
+        scopes=("fa2-m4-n4", "fa8-m2-n2"),
     ),
     Fault(
         "M-COW-9",
@@ -148,7 +148,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("PC-3", "PC-5"),
         ((full_attention, "retain", _no_reference),),
-        scopes=("fa2-m8", "fa8-m2-n2"),
+        scopes=("fa8-m2-n2", "fa4-m2-n4"),
     ),
     Fault(
         "M-COW-10",

@@ -79,7 +79,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("TB-4", "DS-9"),
         ((geometry, "effective_block_size", _size_scaled_for_every_group),),
-        scopes=("m4-m8-fa2-n2", "fa4-fa4r-m4-n2"),
+        scopes=("m4-m8-fa2-n2", "fa4-m4-n2"),
     ),
     Fault(
         "M-GATE-1",
@@ -111,7 +111,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("DS-10",),
         ((geometry, "context_branches", _each_rank_for_itself),),
-        scopes=("fa2-n4", "fa4-m2-n4"),
+        scopes=("fa4-m4-n2", "fa4-m2-n4"),
     ),
     Fault(
         "M-SLOT-1",

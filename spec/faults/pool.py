@@ -83,7 +83,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("PC-8",),
         ((pools, "requeue", _all_behind),),
-        scopes=("fa4-m4-n2", "fa4-fa4r-m4-n2"),
+        scopes=("fa8-m2", "fa8-m2-n2"),
     ),
     Fault(
         "M-POOL-2",
@@ -91,7 +91,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("PC-1", "PC-2", "PC-3"),
         ((pools, "leave_queue", _stays_queued), (pools, "take", _taken_whatever_the_references)),
-        scopes=("fa2-m8-n2", "fa2-m4-n4"),
+        scopes=("fa2x6", "fa4"),
     ),
     Fault(
         "M-POOL-3",
@@ -99,7 +99,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("PC-4",),
         ((pools, "release", _null_released_too),),
-        scopes=("fa8-m2", "fa4-fa4r-m4-n2"),
+        scopes=("fa4-m2-n4", "fa2-m8"),
     ),
     Fault(
         "M-EVICT-1",
@@ -107,7 +107,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("PC-5",),
         ((pools, "take", _keys_survive),),
-        scopes=("fa2-m4-n4", "fa4-m4-n2-tight"),
+        scopes=("fa2x6", "fa2-m4-n4"),
     ),
     Fault(
         "M-LRU-1",
@@ -115,7 +115,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("PC-8",),
         ((pools, "eviction_order", _table_order),),
-        scopes=("fa4-m4-n2", "fa2-m8"),
+        scopes=("fa8-m2", "m4-fa2-tight"),
     ),
     Fault(
         "M-ATOM-1",
@@ -123,7 +123,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("PC-9",),
         ((allocation, "refused", _adopted_before_the_check),),
-        scopes=("fa4r-m4-n2", "fa4-m4"),
+        scopes=("fa2-m8", "fa4r-m4-n2"),
     ),
     Fault(
         "M-2PH-1",
@@ -131,6 +131,6 @@ FAULTS: tuple[Fault, ...] = (
         "#33775",
         ("PC-6",),
         ((allocation, "admit", _group_by_group),),
-        scopes=("fa2x6",),
+        scopes=("m4-fa2-tight", "fa2x6"),
     ),
 )

@@ -11,7 +11,7 @@ FAULTS: tuple[Fault, ...] = (
         "#50493",
         ("TB-11",),
         profile=("append_guard", "per_group"),
-        scopes=("fa8-m2", "fa1-m2-m4-n4"),
+        scopes=("fa2x6", "fa4-fa4r-m4-n2"),
     ),
     Fault(
         "M-PRE-1",
@@ -19,7 +19,7 @@ FAULTS: tuple[Fault, ...] = (
         "#43569, #57580, #56525",
         ("CC-3", "COW-4"),
         profile=("withdrawn_keys", "keep"),
-        scopes=("fa4-m2-n4", "fa8-m2-n2"),
+        scopes=("fa8-m2-n2", "fa4-m2-n4"),
     ),
     Fault(
         "M-DEM-1",
@@ -27,7 +27,7 @@ FAULTS: tuple[Fault, ...] = (
         "#46892",
         ("PC-7", "LV-9"),
         profile=("recurrent_demand", "capped"),
-        scopes=("fa1-m2-m4-n4", "fa4-m4-m4-n2"),
+        scopes=("m4-m8-fa2-n2", "fa4-m4-m4-n2"),
     ),
     Fault(
         "M-TAIL-4",
@@ -35,7 +35,7 @@ FAULTS: tuple[Fault, ...] = (
         "before 0.32",
         ("LV-10",),
         profile=("prompt_tail", "P"),
-        scopes=("fa8-m2-n2", "fa4-m4-n2"),
+        scopes=("fa4-m2-n4", "fa8-m2-n2"),
     ),
     Fault(
         "M-COW-11",
@@ -43,7 +43,7 @@ FAULTS: tuple[Fault, ...] = (
         "docs/findings/copy-source.md",
         ("COW-4", "COW-7"),
         profile=("copy_source_guard", "recurrent"),
-        scopes=("fa4-m2-n4", "fa4-fa4r-m4-n2"),
+        scopes=("fa8-m2-n2", "fa4-m2-n4"),
     ),
     Fault(
         "M-HO-6",
@@ -51,6 +51,7 @@ FAULTS: tuple[Fault, ...] = (
         "docs/findings/unkeyed-handoff.md",
         ("HO-1",),
         profile=("publish_unkeyed", "yes"),
+        scopes=("m4-m8-fa2-n2",),
     ),
     Fault(
         "M-MAM-8",

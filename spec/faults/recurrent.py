@@ -57,7 +57,7 @@ FAULTS: tuple[Fault, ...] = (
         "#45238, #47491",
         ("HB-10", "HB-12", "CC-2"),
         ((recurrent, "find_hit", _miss_is_a_hit),),
-        scopes=("fa4-m4-m4-n2", "fa4r-m4-n2"),
+        scopes=("fa4-m4-m4-n2", "fa2-m4-n4"),
     ),
     Fault(
         "M-MAM-1",
@@ -65,7 +65,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("TB-6",),
         ((recurrent, "retired_blocks", _up_to_the_first_null),),
-        scopes=("fa2-m4-n4", "fa4-fa4r-m4-n2"),
+        scopes=("fa4-m2-n4", "fa1-m2-m4-n4"),
     ),
     Fault(
         "M-MAM-2",
@@ -73,7 +73,7 @@ FAULTS: tuple[Fault, ...] = (
         "#53142, #55600",
         ("TB-7", "CC-2"),
         ((worker, "seed_column", _column_in_smallest_blocks),),
-        scopes=("fa2-m4-n4", "fa2-m8"),
+        scopes=("fa2-m4-n4", "fa4-m8-n2-roomy"),
     ),
     Fault(
         "M-MAM-5",

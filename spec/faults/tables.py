@@ -52,7 +52,7 @@ FAULTS: tuple[Fault, ...] = (
         "#50493",
         ("TB-11",),
         ((worker, "check_capacity", _no_check),),
-        scopes=("fa4-m4-n2", "m4-m8-fa2-n2"),
+        scopes=("m4-fa4", "fa2x6"),
     ),
     Fault(
         "M-CAP-2",

@@ -37,7 +37,7 @@ def test_g1_first_prompt(
     driver = Driver(hybrid(16, 16, dcp_size=2))
     assert driver.world.config.sizes == (32, 16)
     driver.submit(0, prompt)
-    published = []
+    published: list[tuple[int, int, int, int]] = []
     for start, end in zip((0, *ends), ends, strict=False):
         published += driver.chunk(0, end - start).handoffs
     assert driver.tables(0) == tables

@@ -19,7 +19,8 @@ from tests.driving import Driver
 def fresh(**settings: Any) -> Driver:
     """FA4 and Mamba4 at N=2, request 0 with 14 tokens waiting."""
     groups = (Group("full_attention", 4), Group("mamba_align", 4))
-    driver = Driver(configure(groups, **({"dcp_size": 2, "num_blocks": 16, "max_model_len": 64} | settings)))
+    defaults: dict[str, Any] = {"dcp_size": 2, "num_blocks": 16, "max_model_len": 64}
+    driver = Driver(configure(groups, **(defaults | settings)))
     driver.submit(0, 14)
     return driver
 

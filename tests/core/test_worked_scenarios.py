@@ -9,7 +9,7 @@ from attrs import evolve
 
 from kvproof.core import actions as act
 from kvproof.core import errors
-from kvproof.core.config import SOUND, Config, Group, configure
+from kvproof.core.config import SOUND, Config, Group, Profile, configure
 from kvproof.spec import macros
 from tests.driving import Driver
 
@@ -18,7 +18,13 @@ FULL, MAMBA = "full_attention", "mamba_align"
 
 def hybrid(attention: int, mamba: int, **settings: Any) -> Config:
     """One full-attention and one Mamba-align group."""
-    return configure((Group(FULL, attention), Group(MAMBA, mamba)), **({"num_blocks": 40} | settings))
+    defaults: dict[str, Any] = {"num_blocks": 40}
+    return configure((Group(FULL, attention), Group(MAMBA, mamba)), **(defaults | settings))
+
+
+def sound_but(**fields: Any) -> Profile:
+    """The sound profile with some fields as given."""
+    return evolve(SOUND, **fields)
 
 
 def prefill(driver: Driver, request: int, *ends: int) -> None:
@@ -37,7 +43,7 @@ def resend(driver: Driver, request: int, tokens: int | tuple[int, ...], context:
 @pytest.mark.parametrize(("rule", "hit"), [("readd", 48), ("drop", 0)])
 def test_partial_key_after_promotion(rule: str, hit: int) -> None:
     """3.1: P=50, H=16, FA64, decode to 66: a resend hits 48 with `readd` and 0 with `drop`."""
-    profile = evolve(SOUND, partial_key_after_promotion=rule)
+    profile = sound_but(partial_key_after_promotion=rule)
     driver = Driver(hybrid(64, 64, hash_block_size=16, profile=profile))
     driver.submit(0, 50)
     prefill(driver, 0, 48, 50, *range(51, 67))
@@ -48,7 +54,7 @@ def test_partial_key_after_promotion(rule: str, hit: int) -> None:
 @pytest.mark.parametrize(("rule", "key", "hit"), [("P-1", 32, 32), ("P", 48, 0)])
 def test_prompt_tail(rule: str, key: int, hit: int) -> None:
     """M-TAIL-4: N=4, FA16 (E=64), H=16, P=48: attention has key 32 and a resend hits it; with rule P key 48 and hit 0."""
-    driver = Driver(hybrid(16, 16, dcp_size=4, profile=evolve(SOUND, prompt_tail=rule)))
+    driver = Driver(hybrid(16, 16, dcp_size=4, profile=sound_but(prompt_tail=rule)))
     driver.submit(0, 48)
     prefill(driver, 0, 32, 48)
     assert list(driver.keys(0)) == [key]
@@ -68,7 +74,7 @@ def test_gate_open_under_dcp() -> None:
 @pytest.mark.parametrize(("keys", "hit"), [("rollback", 32), ("keep", 48)])
 def test_keys_of_a_withdrawn_step(keys: str, hit: int) -> None:
     """M-PRE-1: blocks of 16, 32 tokens executed, 16 planned and withdrawn: a consumer hits 32, with `keep` 48."""
-    driver = Driver(hybrid(16, 16, max_chunk=32, profile=evolve(SOUND, withdrawn_keys=keys)))
+    driver = Driver(hybrid(16, 16, max_chunk=32, profile=sound_but(withdrawn_keys=keys)))
     driver.submit(0, 64)
     driver.chunk(0, 32)
     driver.do(act.BeginStep(), act.Allocate(0, 16), act.Withdraw(0))
@@ -96,7 +102,7 @@ def test_row_guard_counts_expanded_ids() -> None:
 def test_row_guard_over_groups(guard: str, staged: tuple[tuple[int, ...], ...] | None) -> None:
     """M-CAP-6: rows of 4 and 2 entries, 3 ids for both: nothing is written, or group 0's with `per_group`."""
     groups = (Group(MAMBA, 8), Group(MAMBA, 16))
-    driver = Driver(configure(groups, max_model_len=32, num_blocks=8, profile=evolve(SOUND, append_guard=guard)))
+    driver = Driver(configure(groups, max_model_len=32, num_blocks=8, profile=sound_but(append_guard=guard)))
     assert driver.world.config.row_capacity == (4, 2)
     with pytest.raises(errors.RowCapacityExceeded) as refused:
         driver.do(act.AppendRows(1, ((1, 2, 3), (4, 5, 6))))
@@ -107,7 +113,7 @@ def test_row_guard_over_groups(guard: str, staged: tuple[tuple[int, ...], ...] |
 @pytest.mark.parametrize(("rule", "predicted"), [("exact", 3 + 2), ("capped", 3 + 1)])
 def test_recurrent_demand_with_external_tokens(rule: str, predicted: int) -> None:
     """T17: B=16, synchronous e=32, q=16: the cap predicts one recurrent block where T18 and T21 take one each."""
-    driver = Driver(hybrid(16, 16, profile=evolve(SOUND, recurrent_demand=rule)))
+    driver = Driver(hybrid(16, 16, profile=sound_but(recurrent_demand=rule)))
     driver.submit(0, 49)
     driver.do(act.BeginStep(), act.Lookup(0))
     record = driver.do(act.Allocate(0, 16, 0, 32))
@@ -119,7 +125,7 @@ def test_recurrent_demand_with_external_tokens(rule: str, predicted: int) -> Non
 def test_capped_demand_overruns_the_pool() -> None:
     """M-DEM-1: with exactly the predicted blocks free, T1 raises inside T16 under `capped`; `exact` refuses."""
     for rule in ("exact", "capped"):
-        driver = Driver(hybrid(16, 16, num_blocks=5, profile=evolve(SOUND, recurrent_demand=rule)))
+        driver = Driver(hybrid(16, 16, num_blocks=5, profile=sound_but(recurrent_demand=rule)))
         driver.submit(0, 49)
         driver.do(act.BeginStep(), act.Lookup(0))
         if rule == "exact":

@@ -124,7 +124,8 @@ def apply(mutant: Mutant) -> str | None:
     """The mutated source, or None if the operator changes nothing."""
     source = (CORE / mutant.file).read_text(encoding="utf-8")
     if mutant.operator != "delete statement":
-        return mutating.mutate_code(source, plugins.get_operator(mutant.operator)(), mutant.occurrence)
+        mutated: str | None = mutating.mutate_code(source, plugins.get_operator(mutant.operator)(), mutant.occurrence)
+        return mutated
     statement = _deletable(ast.parse(source))[mutant.occurrence]
     lines = source.splitlines(keepends=True)
     first, last = statement.lineno - 1, (statement.end_lineno or statement.lineno) - 1

@@ -6,8 +6,12 @@ import importlib
 import inspect
 from typing import Any
 
-KEPT = ("kvproof.spec.traces.archive", "kvproof.spec.traces.read", "kvproof.spec.traces.format")
-KEPT += ("kvproof.spec.traces.state", "kvproof.spec.traces.errors", "kvproof.spec.exits", "kvproof.spec.output")
+GOLDENS = ("test_goldens", "test_geometry_examples", "test_worked_scenarios", "test_findings")
+KEPT = {
+    "kvproof.spec.exits",
+    "kvproof.spec.output",
+    *(f"kvproof.spec.traces.{name}" for name in ("archive", "read", "format", "state", "errors")),
+}
 WALK_SEEDS = ("one", "two")
 WALK_STEPS = 400
 _recordings: list[Any] = []
@@ -15,7 +19,7 @@ _recordings: list[Any] = []
 
 def depends_on_core(module: str) -> bool:
     """Whether a module must be imported again for a mutated core."""
-    if module in ("tests.driving", "test_goldens", "test_geometry_examples", "test_worked_scenarios"):
+    if module == "tests.driving" or module.rpartition(".")[2] in GOLDENS:
         return True
     return module.startswith("kvproof.") and module not in KEPT
 
@@ -32,13 +36,11 @@ def prepare() -> None:
 
 def judge() -> str | None:
     """What refutes the model that is importable now, or None."""
-    return (
-        _goldens("test_goldens")
-        or _goldens("test_geometry_examples")
-        or _goldens("test_worked_scenarios")
-        or _replays()
-        or _laws()
-    )
+    for name in GOLDENS:
+        found = _goldens(f"tests.spec.{name}" if name == "test_findings" else f"tests.core.{name}")
+        if found:
+            return found
+    return _replays() or _laws()
 
 
 def _goldens(name: str) -> str | None:

@@ -1,6 +1,6 @@
 """Mutation score of core/ with laws, goldens and recordings as the only oracle.
 
-    python tests/mutation/run.py [--count 500] [--seed 1] [--jobs 2] [--out FILE] [--only FILE:LINE]
+    python -m tests.mutation.run [--count 500] [--seed 1] [--jobs 2] [--out FILE] [--only FILE:LINE]
 
 Each mutant runs in a forked process that imports kvproof.core afresh with the mutated source. Killed: a golden, a worked
 number, a recording or a law fails, or it takes five times the processor time of the clean run. The same seed samples the same mutants of the same source.
@@ -19,15 +19,14 @@ import resource
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.machinery import ModuleSpec
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "_path"), str(HERE.parent.parent), str(HERE.parent / "core"), str(HERE)]
-
-import mutants  # noqa: E402
-import oracle  # noqa: E402
+from tests.mutation import mutants, oracle
 
 CPU_FACTOR = 5
 WALL_S = 900
@@ -40,10 +39,10 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, module: str, source: str, path: str) -> None:
         self.module, self.source, self.path = module, source, path
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> object:
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /) -> ModuleSpec | None:
         """Claim the mutated module and nothing else."""
         del path, target
-        return importlib.util.spec_from_loader(name, self) if name == self.module else None
+        return importlib.util.spec_from_loader(fullname, self) if fullname == self.module else None
 
     def exec_module(self, module: ModuleType) -> None:
         """Run the mutated source."""
@@ -55,7 +54,7 @@ def module_name(file: str) -> str:
     return "kvproof.core." + file.removesuffix(".py").replace("/", ".")
 
 
-def _child(mutant: mutants.Mutant, source: str, sender: object) -> None:
+def _child(mutant: mutants.Mutant, source: str, sender: Connection) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (_cpu_limit_s, _cpu_limit_s))
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, 1)
@@ -67,8 +66,8 @@ def _child(mutant: mutants.Mutant, source: str, sender: object) -> None:
         killer = oracle.judge()
     except BaseException as error:
         killer = f"error: {type(error).__name__}"
-    sender.send(killer)  # type: ignore[attr-defined]
-    sender.close()  # type: ignore[attr-defined]
+    sender.send(killer)
+    sender.close()
     os._exit(0)
 
 

@@ -11,7 +11,7 @@ from attrs import evolve
 
 from kvproof.core import allocation, reachability
 from kvproof.core import pool as pools
-from kvproof.core.config import Config, Group
+from kvproof.core.config import Config
 from kvproof.core.world import new_world
 from kvproof.spec import cli, faults, judge
 from kvproof.spec import laws as all_laws
@@ -28,25 +28,11 @@ LAWS = {law.id: law for law in all_laws.ALL}
 IDS = [fault.id for fault in faults.ALL]
 PAIRS = [(fault.id, law) for fault in faults.ALL for law in fault.laws]
 
-# Several attention groups, nearly no free block: the last group's hits stand at the front of the queue (M-2PH-1).
-EXTRA = (Scope("fa2x6", (Group("full_attention", 2),) * 6, {"max_model_len": 12, "num_blocks": 40, "connectors": (True,)}),)
-
 # A boundary behind its column needs internal checkpoints (T38), which come with a later part.
 NOT_YET = {("M-PROMO-2", "CC-3")}
 
 # No transition of this slice calls it; it is judged on a grid.
 NOT_CALLED = {"M-REACH-1"}
-
-
-@cache
-def scope_named(name: str) -> Scope:
-    """A scope of the matrix, or one that only a fault needs."""
-    return {scope.name: scope for scope in (*EXTRA, *scopes.ALL)}[name]
-
-
-def where(fault: Fault) -> tuple[Scope, ...]:
-    """The scopes that a fault names."""
-    return tuple(scope_named(name) for name in fault.scopes)
 
 
 def test_ids_are_unique_and_the_slice_is_complete() -> None:
@@ -65,7 +51,7 @@ def test_every_fault_says_what_it_does_where_and_by_which_laws(fault: Fault) -> 
     assert fault.laws
     assert set(fault.laws) <= set(LAWS)
     assert not any(LAWS[law].later for law in fault.laws)
-    assert [scope.name for scope in where(fault)] == list(fault.scopes)
+    assert [scope.name for scope in shortest.hinted(fault)] == list(fault.scopes)
 
 
 def test_faults_and_laws_name_one_another() -> None:
@@ -146,7 +132,7 @@ def outcomes(config: Config, seed: str, scope: Scope) -> list[Moment]:
 @cache
 def clean_run(name: str, number: int) -> tuple[Config, list[Moment]]:
     """A walk of the sound model."""
-    scope = scope_named(name)
+    scope = scopes.by_name(name)
     config = scope.config()
     return config, outcomes(config, f"clean/{name}/{number}", scope)
 
@@ -170,7 +156,7 @@ def differs(fault: Fault, name: str, number: int) -> bool:
     The actions are those of a walk of the sound model, or of a walk with the fault: it may be that it only permits more.
     """
     config, clean = clean_run(name, number)
-    scope = scope_named(name)
+    scope = scopes.by_name(name)
     with faults.planted(fault):
         faulty = faults.configured(fault, config)
         if evolve(faulty, profile=config.profile) != config or not same(faulty, clean):
@@ -200,9 +186,9 @@ def test_without_a_fault_nothing_differs() -> None:
 @pytest.mark.parametrize(("name", "law"), PAIRS, ids=[f"{name}-{law}" for name, law in PAIRS])
 def test_every_law_of_a_fault_catches_it_alone(name: str, law: str) -> None:
     fault = faults.by_id(name)
-    kill = next(shortest.kills(fault, LAWS[law], where(fault)), None)
+    kill = next(shortest.kills(fault, LAWS[law], shortest.hinted(fault)), None)
     assert kill is not None, f"{law} does not catch {name} in {shortest.WALKS} walks of {', '.join(fault.scopes)}"
-    scope = scope_named(kill.scope)
+    scope = scopes.by_name(kill.scope)
     config = scope.config()
     sound = walk.walk(config, kill.seed, shortest.WALK_STEPS, [LAWS[law]], scope.limits(config), only=law)
     assert sound.violations == (), "the law does not hold without the fault"
@@ -211,7 +197,7 @@ def test_every_law_of_a_fault_catches_it_alone(name: str, law: str) -> None:
 @pytest.mark.deep
 @pytest.mark.parametrize("fault", faults.ALL, ids=IDS)
 def test_the_pinned_length_is_that_of_the_shortest_counterexample(fault: Fault) -> None:
-    assert shortest.shortest(fault, where(fault)) == LENGTHS[fault.id]
+    assert shortest.shortest(fault, shortest.hinted(fault)) == LENGTHS[fault.id]
 
 
 # --- the command --------------------------------------------------------------------------------------------------
