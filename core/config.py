@@ -186,7 +186,7 @@ def configure(
     groups = _resolve_groups(groups, dcp_size)
     _check_interleave(groups, dcp_size, interleave)
     recurrent = tuple(g for g, group in enumerate(groups) if kinds.of(group.kind).CAPABILITIES.recurrent)
-    sizes = tuple(geometry.effective_block_size(group.block_size, bool(group.sharded), dcp_size) for group in groups)
+    sizes = effective_sizes(groups, dcp_size)
     try:
         scheduler, unit = _resolve_units(groups, sizes, hash_block_size, caching, bool(connectors))
     except geometry.GeometryError as error:
@@ -226,6 +226,11 @@ def configure(
 def _clip_unit(groups: tuple[Group, ...], recurrent: tuple[int, ...]) -> int:
     """Return the default unit of T22: a common multiple of the recurrent block sizes, 1 without such a group."""
     return geometry.scheduler_block_size((1, *(groups[g].block_size for g in recurrent)))
+
+
+def effective_sizes(groups: tuple[Group, ...], dcp_size: int) -> tuple[int, ...]:
+    """Return E per group: the block size, times the DCP size iff the group is sharded (2.1, DS-1)."""
+    return tuple(geometry.effective_block_size(group.block_size, bool(group.sharded), dcp_size) for group in groups)
 
 
 def gate(

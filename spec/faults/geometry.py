@@ -64,6 +64,15 @@ def _same_length_on_every_rank(num_tokens: int, rank: int, dcp_size: int, interl
     return geometry.ceil_div(num_tokens, dcp_size)
 
 
+def _tokens_scaled_for_every_group(block_size: int, sharded: bool, dcp_size: int) -> int:
+    del sharded
+    return block_size * dcp_size
+
+
+def _sizes_scaled_by_kind(groups: tuple[Group, ...], dcp_size: int) -> tuple[int, ...]:
+    return tuple(group.block_size * (1 if group.kind == "mamba_align" else dcp_size) for group in groups)
+
+
 FAULTS: tuple[Fault, ...] = (
     Fault(
         "M-GEO-2",
@@ -72,6 +81,22 @@ FAULTS: tuple[Fault, ...] = (
         ("TB-12",),
         ((recurrent, "row_width", _width_scaled_for_every_group),),
         scopes=("fa4-m4-n2", "fa4-m4-n2-tight"),
+    ),
+    Fault(
+        "M-GEO-3",
+        "the offloading connector takes every group's block for one that DCP shards",
+        "offload-scaling",
+        ("DS-1",),
+        ((reachability, "tokens_per_block", _tokens_scaled_for_every_group),),
+        scopes=("fa4-m4-n2", "fa2-m4-n4"),
+    ),
+    Fault(
+        "M-GEO-6",
+        "block sizes are scaled by the kind of a group instead of by its sharded flag",
+        "offload-scaling",
+        ("DS-1",),
+        ((configs, "effective_sizes", _sizes_scaled_by_kind),),
+        scopes=("fa4r-m4-n2", "fa4-fa4r-m4-n2"),
     ),
     Fault(
         "M-GEO-5",

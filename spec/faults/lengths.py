@@ -8,6 +8,8 @@ from __future__ import annotations
 
 LENGTHS: dict[str, int] = {
     "M-GEO-2": 0,
+    "M-GEO-3": 0,
+    "M-GEO-6": 0,
     "M-GEO-5": 1,
     "M-GATE-1": 0,
     "M-GATE-2": 0,

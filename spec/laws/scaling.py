@@ -377,7 +377,6 @@ LAWS: tuple[Law, ...] = (
         source="#54736, offload-scaling",
         faults=("M-GEO-1", "M-GEO-3", "M-GEO-4", "M-GEO-6"),
         check_config=_spans,
-        later=True,
     ),
     Law(
         id="DS-2",

@@ -242,6 +242,9 @@ def test_withdrawing_one_request_leaves_the_handoffs_of_others() -> None:
     assert [handoff[0] for handoff in driver.world.plan.handoffs] == [0]
     assert [key[2] for key in driver.world.plan.cached] == [0]
     assert [entry.request for entry in driver.world.plan.scheduled] == [0]
+    # The keys at 32 that request 0 registered in this plan stay, those of request 1 are rolled back.
+    tips = {entry[0] for entry in driver.world.pool.entries if driver.world.prefixes.depth[entry[0]] == 32}
+    assert {driver.world.prefixes.token[tip] for tip in tips} == {31}
 
 
 def test_resume_looks_up_generated_tokens_too() -> None:
