@@ -175,11 +175,10 @@ def owe_private_copy(state: GroupState, index: int, block: int) -> GroupState:
 
 def take_external(work: Work, group: int, state: GroupState, wanted: Wanted) -> tuple[GroupState, tuple[int, ...]]:
     """Take blocks for the external tokens that a group will read (T18 phase 2)."""
-    total = wanted.local + wanted.external
-    skipped = kinds.of(work.config.groups[group].kind).skipped_tokens(total)
-    covered = min(total - skipped, wanted.external) if skipped else wanted.external
-    if covered <= 0:
+    if wanted.external <= 0:
         return state, ()
+    # e' of T18 is positive whenever e is: no kind skips the last token.
+    total = wanted.local + wanted.external
     missing = geometry.ceil_div(total, work.config.sizes[group]) - len(state.table)
     blocks = works.take(work, group, missing)
     return evolve(state, table=state.table + blocks), blocks
@@ -251,5 +250,4 @@ def with_request(world: World, request: Request, pool: Pool, plan: Plan) -> Worl
         plan,
         world.steps,
         world.worker,
-        world.step_number,
     )

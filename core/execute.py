@@ -91,7 +91,6 @@ def with_worker_columns(world: World, row: int, columns: tuple[int, ...]) -> Wor
         world.plan,
         world.steps,
         worker.set_columns(world.worker, row, columns),
-        world.step_number,
     )
 
 

@@ -64,7 +64,6 @@ def dispatch(world: World) -> tuple[World, Record]:
     rows, entries = write_rows(world, running)
     requests = tuple(advance(request, entries) for request in world.requests)
     step = Step(
-        number=world.step_number,
         scheduled=entries,
         copies=plan.copies,
         zero=zero_list(plan),
@@ -78,7 +77,6 @@ def dispatch(world: World) -> tuple[World, Record]:
         plan=Plan(cached=plan.cached, handoffs=plan.handoffs),
         steps=(*world.steps, step),
         worker=rows,
-        step_number=world.step_number + 1,
     )
     amounts = tuple((entry.request, entry.amount) for entry in entries)
     return world, Record(

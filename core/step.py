@@ -70,7 +70,7 @@ def _begin(world: World, action: act.BeginStep) -> tuple[World, Record]:
     del action
     _need_phase(world, "BeginStep", Phase.IDLE)
     if world.steps:
-        raise StepInFlight(f"step {world.steps[0].number} is not processed yet: execute it and process its output")
+        raise StepInFlight("a dispatched step is not processed yet: execute it and process its output")
     return plans.begin(world)
 
 

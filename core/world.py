@@ -133,7 +133,6 @@ class Plan:
 class Step:
     """A dispatched step: what it runs, the next execute sub-phase, and the requests whose output is due (T0, T36)."""
 
-    number: int
     scheduled: tuple[Scheduled, ...]
     copies: tuple[tuple[int, int, int], ...]
     zero: tuple[int, ...]
@@ -168,7 +167,6 @@ class World:
     plan: Plan
     steps: tuple[Step, ...]
     worker: Worker
-    step_number: int = 0
 
 
 def new_world(config: Config) -> World:
