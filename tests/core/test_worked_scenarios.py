@@ -122,6 +122,30 @@ def test_recurrent_demand_with_external_tokens(rule: str, predicted: int) -> Non
     assert driver.tables(0) == [[1, 2, 4], [0, 3, 5]]
 
 
+def test_external_tokens_that_end_inside_the_last_block() -> None:
+    """T17 exact: the block that T18 takes for the external state is the running one too, nothing more is wanted."""
+    driver = Driver(hybrid(16, 16, dcp_size=2, hash_block_size=8))
+    driver.submit(0, 40)
+    driver.do(act.BeginStep(), act.Lookup(0))
+    record = driver.do(act.Allocate(0, 8, 0, 24))
+    assert (record.demand, len(record.taken)) == (2, 2)
+    assert driver.tables(0) == [[1], [0, 2]]
+
+
+def test_the_parts_of_a_plan_follow_each_other() -> None:
+    """T0: drain, build, dispatch, each once and in this order."""
+    driver = Driver(hybrid(16, 16))
+    order = (act.BeginStep(), act.Drain(), act.BuildMetadata(), act.Dispatch())
+    for at, action in enumerate(order):
+        for wrong in order[:at] if at else ():
+            with pytest.raises(errors.PhaseError):
+                driver.do(wrong)
+        for wrong in order[at + 1 :]:
+            with pytest.raises(errors.PhaseError):
+                driver.do(wrong)
+        driver.do(action)
+
+
 def test_capped_demand_overruns_the_pool() -> None:
     """M-DEM-1: with exactly the predicted blocks free, T1 raises inside T16 under `capped`; `exact` refuses."""
     for rule in ("exact", "capped"):

@@ -70,6 +70,21 @@ def test_the_refused_request_is_admitted_one_step_later() -> None:
     assert driver.do(act.Allocate(2, 8 - hit.local, hit.local)).admitted is True
 
 
+def test_the_source_is_the_last_block_of_the_list() -> None:
+    """Finding copy-source with a hit of 12 in the second block: the guard looks at the block that is copied."""
+    config = configure((Group("full_attention", 2), Group("mamba_align", 4)), dcp_size=4, num_blocks=16, retention=0)
+    driver = Driver(config)
+    driver.submit(0, 13)
+    driver.chunk(0, 12)
+    driver.submit(1, (*range(1, 14), *range(50, 67)))
+    driver.submit(2, (*range(1, 14), 50, 51, 52, 53, 60))
+    driver.do(act.BeginStep(), *macros.admit(1, 4, 12), act.Lookup(2))
+    assert (driver.records[-1].local, len(driver.records[-1].lists[0])) == (12, 2)
+    # the pool has 16 blocks; the recurrent group wants one more and takes its state from the free queue or shares it
+    refused = driver.do(act.Allocate(2, 4, 12))
+    assert (refused.admitted, refused.demand) == (False, 16 + 1 + 1)
+
+
 def chunk_below_the_hit(profile: Profile) -> tuple[Config, list[act.Action]]:
     """N=2, FA8 (E=16), Mamba2. A leaves states at 6 and 8; its attention block goes. B computes 0..6 again, then 6..12
     in the step in which C, with the joint hit 8, copies B's block.
