@@ -36,6 +36,12 @@ class Refusal(KvproofError):
         self.world = world
 
 
+class UnknownAction(Refusal):
+    """The value is not an action of the alphabet."""
+
+    code = "unknown-action"
+
+
 class PhaseError(Refusal):
     """The action is out of the order of T0."""
 

@@ -30,10 +30,18 @@ from kvproof.core.errors import (
     StatusError,
     StepInFlight,
     TooManyRunning,
+    UnknownAction,
 )
 from kvproof.core.records import Record
 from kvproof.core.world import NONE, Phase, Request, Status, Step, World
 
+_NEXT = {
+    Phase.IDLE: "open a plan with BeginStep",
+    Phase.PLAN_RUNNING: "close the plan with Drain, BuildMetadata and Dispatch first",
+    Phase.PLAN_WAITING: "close the plan with Drain, BuildMetadata and Dispatch first",
+    Phase.DRAINED: "BuildMetadata is next",
+    Phase.BUILT: "Dispatch is next",
+}
 PLANNING = (Phase.PLAN_RUNNING, Phase.PLAN_WAITING)
 
 
@@ -43,7 +51,11 @@ def step(world: World, action: act.Action) -> tuple[World, Record]:
     Raises a Refusal if the action is illegal here; the given world is unchanged in any case, because worlds are
     values. One refusal carries another world (``Refusal.world``, row guard of a profile).
     """
-    return _HANDLERS[type(action)](world, action)
+    handler = _HANDLERS.get(type(action))
+    if handler is None:
+        known = ", ".join(known.__name__ for known in act.ACTIONS)
+        raise UnknownAction(f"{type(action).__name__} is not an action; actions are {known}")
+    return handler(world, action)
 
 
 def refusal(world: World, action: act.Action) -> Refusal | None:
@@ -58,7 +70,10 @@ def refusal(world: World, action: act.Action) -> Refusal | None:
 def _need_phase(world: World, action: str, *phases: Phase) -> None:
     if world.phase not in phases:
         wanted = " or ".join(phase.name for phase in phases)
-        raise PhaseError(f"{action} needs phase {wanted}, the world is in {world.phase.name} (T0)", phase=world.phase.name)
+        raise PhaseError(
+            f"{action} needs phase {wanted}, the world is in {world.phase.name}: {_NEXT[world.phase]} (T0)",
+            phase=world.phase.name,
+        )
 
 
 def _submit(world: World, action: act.Submit) -> tuple[World, Record]:
@@ -129,7 +144,8 @@ def _adopted_lists(world: World, action: act.Allocate) -> tuple[tuple[int, ...],
         lists = lookup.truncate(world.config, hit.lists, action.local)
     else:
         raise LookupMismatch(
-            f"local {action.local} is neither the hit {hit.local} nor, with external tokens, the hit rounded down to S"
+            f"local {action.local} is not the hit of the lookup: give {hit.local}, or with external tokens "
+            f"{hit.local - hit.local % world.config.scheduler_block_size}, the hit rounded down to S (T14)"
         )
     if action.external and (action.local % world.config.scheduler_block_size or action.external % world.config.alignment):
         raise MisalignedExternal(
@@ -157,7 +173,8 @@ def check_amount(world: World, request: Request, action: act.Allocate) -> None:
         )
     if action.new_tokens > world.config.max_chunk or not chunk_allowed(world, request, start, action.new_tokens):
         raise ChunkNotClipped(
-            f"a chunk of {action.new_tokens} tokens from {start} does not end where T22 lets it end",
+            f"a chunk of {action.new_tokens} tokens from {start} does not end where T22 lets it end: "
+            f"{clip(world, request, start, min(action.new_tokens, world.config.max_chunk))} tokens would",
             start=start,
             new_tokens=action.new_tokens,
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from attrs import define, field, frozen
 
@@ -68,7 +70,7 @@ class Judge:
             return []
         self.premises[law.id] += 1
         bent = any(getattr(config.profile, name) == value for name, value in law.bent_by)
-        return [Violation(law.id, position, evidence, bent) for evidence in findings]
+        return [Violation(law.id, position, evidence, bent and evidence.bendable) for evidence in findings]
 
 
 def attempt(world: World, action: Action) -> Moment:
@@ -78,8 +80,15 @@ def attempt(world: World, action: Action) -> Moment:
     except Refusal as refusal:
         return Moment(world, action, None, refusal, refusal.world if refusal.world is not None else world)
     except Exception as error:
-        return Moment(world, action, None, ContractBroken(f"crashed with {type(error).__name__}: {error}"), world)
+        return Moment(world, action, None, ContractBroken(f"crashed with {describe_crash(error)}"), world)
     return Moment(world, action, record, None, after)
+
+
+def describe_crash(error: Exception) -> str:
+    """Return type and text of an exception and where in the package it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {'/'.join(Path(frames[-1].filename).parts[-2:])}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"
 
 
 def is_internal(refusal: Refusal) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ from kvproof.spec.traces import summary as summaries
 from kvproof.spec.traces.read import Recording
 from kvproof.spec.traces.replay import Divergence
 from kvproof.spec.traces.summary import Summary
+
+FILE_ENDINGS = (".gz", ".ndjson", ".json")
 
 
 @click.command("replay", short_help="Replay recorded runs of real engines against the model.")
@@ -50,7 +54,7 @@ def command(
     """
     if list_only:
         return _list(as_json)
-    declared = summaries.read_baseline(baseline) if baseline is not None else ()
+    declared = summaries.read_baseline(baseline, [law.id for law in all_laws.ALL]) if baseline is not None else ()
     chosen = list(_open(traces))
     console = Console(stderr=True)
     with Progress(
@@ -64,6 +68,11 @@ def command(
             profile,
             lambda _: bar.advance(task),
         )
+    if summary.stale:
+        raise UserError(
+            f"{baseline}: entries that excuse nothing any more, remove them: "
+            + "; ".join(f"{entry.law} in {entry.recording}" for entry in summary.stale)
+        )
     skipped = bool(traces) and bool(summary.not_covered)
     verdict = summary.verdict
     if verdict is ExitCode.HOLDS and skipped:
@@ -72,11 +81,6 @@ def command(
         click.echo(json.dumps(_as_dict(summary, verdict), indent=1, sort_keys=True))
     else:
         _print(summary, verdict, judge, bool(traces))
-    if summary.stale:
-        raise UserError(
-            f"{baseline}: entries that excuse nothing any more, remove them: "
-            + "; ".join(f"{entry.law} in {entry.recording}" for entry in summary.stale)
-        )
     return verdict
 
 
@@ -84,9 +88,12 @@ def _open(traces: tuple[str, ...]) -> Iterator[Recording]:
     if not traces:
         for _, recording in archive.recordings():
             yield recording
+    shipped = {entry.file for entry in archive.entries()}
     for trace in traces:
-        if Path(trace).exists():
+        if trace and Path(trace).exists():
             yield read.read(trace)
+        elif trace.endswith(FILE_ENDINGS) and trace not in shipped:
+            raise UserError(f"there is no file {trace}; `kvproof replay --list` names the shipped recordings")
         else:
             yield archive.open_recording(trace)
 
@@ -98,6 +105,10 @@ def _list(as_json: bool) -> ExitCode:
     ]
     if as_json:
         click.echo(json.dumps([{"name": row[0], "ops": row[1], "groups": row[2], "not_covered": row[3]} for row in rows]))
+        return ExitCode.HOLDS
+    if not sys.stdout.isatty():
+        for name, ops, groups, reason in rows:
+            click.echo(f"{name}\t{ops}\t{groups}\t{'covered' if reason is None else f'not yet: {reason}'}")
         return ExitCode.HOLDS
     table = Table("recording", "operations", "groups", "covered", title="Shipped recordings")
     for name, ops, groups, reason in rows:
@@ -163,7 +174,7 @@ def _print(summary: Summary, verdict: ExitCode, judged: bool, chosen: bool) -> N
     failing = [found.recording for found in summary.divergences] + [name for name, _ in summary.violations]
     console.print(f"verdict: {verdict.name.lower()}")
     if failing:
-        console.print(f"reproduce: kvproof replay {failing[0]}", markup=False)
+        console.print(f"reproduce: kvproof replay {shlex.quote(failing[0])}", markup=False)
     elif chosen and summary.not_covered:
         console.print("some chosen recordings are not covered by the model yet")
 

@@ -37,6 +37,8 @@ class Evidence:
 
     message: str
     values: tuple[tuple[str, object], ...] = ()
+    bendable: bool = True
+    """Whether a profile field that bends the law may explain this; a crash is never explained."""
 
     @classmethod
     def of(cls, message: str, **values: object) -> Evidence:

@@ -151,7 +151,7 @@ LAWS: tuple[Law, ...] = (
         "S",
         "At rest every key names a block that holds its prefix: all positions of its block, or the state at its boundary.",
         "#50493, #54736, vLLM 0.33.0",
-        ("M-PROMO-2", "M-PRE-1", "M-MAM-5", "M-CACHE-2", "M-CKPT-1", "M-MAM-7", "M-MAM-8"),
+        ("M-PRE-1", "M-MAM-5", "M-CACHE-2", "M-CKPT-1", "M-MAM-7", "M-MAM-8"),
         on=(Execute, Finish, ResetCache, EvictBlocks),
         check=_keys_true,
         bent_by=(("withdrawn_keys", "keep"), ("clip_stops", "clip_unit"), ("copy_source_guard", "recurrent")),

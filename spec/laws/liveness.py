@@ -8,6 +8,7 @@ from attrs import define, evolve, field, frozen
 
 from kvproof.core.actions import Action, Allocate, EvictBlocks, Finish, Lookup, Preempt, ResetCache, Submit, Withdraw
 from kvproof.core.config import Config
+from kvproof.core.errors import PoolExhausted
 from kvproof.core.pool import NULL_BLOCK
 from kvproof.core.world import Hit, Status, World
 from kvproof.spec import ground, judge, naive, naive_hits
@@ -115,7 +116,8 @@ def _no_internal_refusal(moment: Moment) -> Findings:
     if refusal is None:
         return ()
     if judge.is_internal(refusal):
-        return [Evidence.of("an action ends in an internal error", code=refusal.code, reason=refusal.message)]
+        values = (("code", refusal.code), ("reason", refusal.message))
+        return [Evidence("an action ends in an internal error", values, bendable=isinstance(refusal, PoolExhausted))]
     return None
 
 

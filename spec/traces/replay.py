@@ -17,8 +17,9 @@ from kvproof.core import actions as act
 from kvproof.core import execute
 from kvproof.core.actions import Action
 from kvproof.core.config import VLLM_0_33_0, Config, Profile
+from kvproof.core.errors import ConfigError
 from kvproof.core.records import Record
-from kvproof.core.world import Phase, World, new_world
+from kvproof.core.world import Status, World, new_world
 from kvproof.spec.exits import UserError
 from kvproof.spec.judge import Judge, Violation, attempt
 from kvproof.spec.laws.base import Law
@@ -84,7 +85,10 @@ def profile_for(recording: Recording) -> Profile:
     profile = PROFILE_OF_ENGINE.get((engine.name, engine.version))
     if profile is None:
         known = ", ".join(f"{name} {version}" for name, version in PROFILE_OF_ENGINE)
-        raise ReplayError(f"{recording.name}: no profile for {engine.name} {engine.version}; known engines: {known}")
+        raise ReplayError(
+            f"{recording.name}: no profile for {engine.name} {engine.version}; known engines: {known}; "
+            "`--profile sound` compares with what the semantics ask for"
+        )
     return profile
 
 
@@ -97,7 +101,10 @@ def replay(recording: Recording, laws: Sequence[Law] = (), profile: Profile | No
     reason = project.uncovered(recording.header)
     if reason is not None:
         raise ReplayError(f"{recording.name}: the model does not cover {reason} yet")
-    config = project.model_config(recording.header, profile)
+    try:
+        config = project.model_config(recording.header, profile)
+    except ConfigError as error:
+        raise ReplayError(f"{recording.name}: the recorded configuration is not legal: {error}") from error
     outcome = Replay(recording.name, config)
     for name, expected, recorded in project.resolved_differences(config, recording.config):
         outcome.divergence = Divergence(recording.name, -1, "header", name, expected, recorded)
@@ -137,7 +144,7 @@ class _Driver:
     world: World = field(init=False)
     projector: project.Projector = field(factory=project.Projector)
     ids: dict[str, int] = field(factory=dict)
-    sampled: set[int] = field(factory=set)
+    finished: list[str] = field(factory=list)
     drained: bool = True
     opening: bool = False
     submitted: int = 0
@@ -147,6 +154,16 @@ class _Driver:
 
     def __attrs_post_init__(self) -> None:
         self.world = new_world(self.config)
+
+    def id_of(self, operation: Operation) -> int:
+        """Return the model's id of the request that an operation names. Raises ReplayError for an unknown one."""
+        name = operation.args.request
+        if name not in self.ids:
+            raise ReplayError(
+                f"{self.outcome.recording}:{operation.line}: {operation.op} names request {name!r}, which was never "
+                "submitted; record again"
+            )
+        return self.ids[name]
 
     def act(self, action: Action) -> Record:
         """Apply an action and judge it; a refusal is a divergence, since the engine did it."""
@@ -250,7 +267,7 @@ def _open_plan(driver: _Driver) -> None:
 
 def _lookup(driver: _Driver, operation: Operation) -> None:
     _open_plan(driver)
-    record = driver.act(act.Lookup(driver.ids[operation.args.request]))
+    record = driver.act(act.Lookup(driver.id_of(operation)))
     _equal("local", record.local, operation.result.local)
     _equal("blocks", _lists(record.lists), operation.result.blocks)
     _equal("junction", record.junction, operation.result.junction)
@@ -259,7 +276,12 @@ def _lookup(driver: _Driver, operation: Operation) -> None:
 def _allocate(driver: _Driver, operation: Operation) -> None:
     _open_plan(driver)
     args = operation.args
-    record = driver.act(act.Allocate(driver.ids[args.request], args.new_tokens, args.local, args.external, args.lookahead))
+    request = driver.id_of(operation)
+    running = {live.request for live in driver.world.requests if live.status is Status.RUNNING}
+    _equal("first", request not in running, args.first)
+    _equal("async_load", False, args.async_load)
+    _equal("drafts", 0, args.drafts)
+    record = driver.act(act.Allocate(request, args.new_tokens, args.local, args.external, args.lookahead))
     _equal("admitted", record.admitted, operation.result.admitted)
     if record.admitted:
         _equal("new_blocks", _lists(record.new_blocks), operation.result.new_blocks)
@@ -267,7 +289,7 @@ def _allocate(driver: _Driver, operation: Operation) -> None:
 
 
 def _preempt(driver: _Driver, operation: Operation) -> None:
-    request = driver.ids[operation.args.request]
+    request = driver.id_of(operation)
     scheduled = any(entry.request == request for entry in driver.world.plan.scheduled)
     driver.act(act.Withdraw(request) if scheduled else act.Preempt(request))
 
@@ -289,6 +311,8 @@ def _end_step(driver: _Driver, operation: Operation) -> None:
     dispatch = driver.act(act.Dispatch())
     names = driver.projector.names
     _equal("scheduled", sorted((names[request], amount) for request, amount in dispatch.scheduled), sorted(args.scheduled))
+    _equal("finished", sorted(driver.finished), sorted(args.finished))
+    driver.finished.clear()
     _equal("preempted", sorted(names[request] for request in dispatch.preempted), sorted(args.preempted))
     for part in execute.PARTS:
         driver.act(act.Execute(part))
@@ -302,20 +326,20 @@ def _end_step(driver: _Driver, operation: Operation) -> None:
 def _append_token(driver: _Driver, operation: Operation) -> None:
     args = operation.args
     _equal("rejected", 0, args.rejected)
-    record = driver.act(act.Output(driver.ids[args.request], tuple(args.tokens)))
+    record = driver.act(act.Output(driver.id_of(operation), tuple(args.tokens)))
     _equal("num_tokens", record.num_tokens, operation.result.num_tokens)
 
 
 def _finish(driver: _Driver, operation: Operation) -> None:
-    driver.act(act.Finish(driver.ids[operation.args.request]))
+    driver.act(act.Finish(driver.id_of(operation)))
+    driver.finished.append(operation.args.request)
     _equal("deferred", False, operation.result.deferred)
     _equal("blocks", None, operation.result.blocks)
 
 
 def _reset(driver: _Driver, operation: Operation) -> None:
-    if operation.args.device:
-        record = driver.act(act.ResetCache())
-        _equal("device", record.done, operation.result.device)
+    done = driver.act(act.ResetCache()).done if operation.args.device else None
+    _equal("device", done, operation.result.device)
     _equal("host", None, operation.result.host)
 
 
@@ -338,6 +362,3 @@ def covered(recordings: Iterator[tuple[Any, Recording]]) -> Iterator[Recording]:
     for _, recording in recordings:
         if project.uncovered(recording.header) is None:
             yield recording
-
-
-__all__ = ["DECLARED", "Divergence", "Phase", "Replay", "ReplayError", "covered", "profile_for", "replay"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -27,11 +27,14 @@ class BaselineEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: str
     source: str
 
+    def covers(self, recording: str) -> bool:
+        """Tell whether the pattern names the recording: its short name, or the whole one if the pattern has a slash."""
+        name = recording if "/" in self.recording else short(recording)
+        return fnmatch.fnmatchcase(name, self.recording)
+
     def excuses(self, recording: str, violation: Violation) -> bool:
         """Tell whether this entry names the violation."""
-        return self.law == violation.law and (
-            fnmatch.fnmatchcase(recording, self.recording) or fnmatch.fnmatchcase(short(recording), self.recording)
-        )
+        return self.law == violation.law and self.covers(recording)
 
 
 class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,8 +49,8 @@ class BaselineError(UserError):
     """A baseline file cannot be used."""
 
 
-def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
-    """Read and check a baseline file. Raises BaselineError with the place."""
+def read_baseline(path: Path, known_laws: Collection[str]) -> tuple[BaselineEntry, ...]:
+    """Read and check a baseline file; every law must be known. Raises BaselineError with the place."""
     try:
         baseline = msgspec.json.decode(path.read_bytes(), type=Baseline)
     except OSError as error:
@@ -56,6 +59,9 @@ def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
         raise BaselineError(f"{path}: {error}; see docs/replay.md for the format") from error
     if (baseline.format, baseline.version) != ("kvproof-baseline", 1):
         raise BaselineError(f"{path}: is {baseline.format!r} version {baseline.version}, need 'kvproof-baseline' version 1")
+    unknown = sorted({entry.law for entry in baseline.violations} - set(known_laws))
+    if unknown:
+        raise BaselineError(f"{path}: no law is called {', '.join(unknown)}; `kvproof laws` lists them")
     return tuple(baseline.violations)
 
 
@@ -93,15 +99,18 @@ def replay_all(
     chosen = None if profile is None else profile_named(profile)
     summary = Summary()
     used: set[BaselineEntry] = set()
+    seen: set[BaselineEntry] = set()
     for recording in recordings:
         reason = project.uncovered(recording.header)
         if reason is not None:
             summary.not_covered[reason] += 1
             continue
         outcome = replay.replay(recording, laws, chosen)
+        seen.update(entry for entry in baseline if entry.covers(recording.name))
         _add(summary, recording.name, outcome, baseline, used)
         progress(outcome)
-    summary.stale = [entry for entry in baseline if entry not in used]
+    # An entry about recordings that were not replayed now says nothing.
+    summary.stale = [entry for entry in baseline if entry in seen and entry not in used]
     return summary
 
 

@@ -217,9 +217,16 @@ def test_an_id_is_free_only_when_its_output_was_processed() -> None:
 
 def test_no_refusal_is_left_untested() -> None:
     """Every refusal type of the package appears in this file."""
-    tested = {error for _, _, error in CASES} | {errors.AdmissionAfterPreemption, errors.PoolExhausted, errors.ContractBroken}
+    elsewhere = {errors.AdmissionAfterPreemption, errors.PoolExhausted, errors.ContractBroken, errors.UnknownAction}
+    tested = {error for _, _, error in CASES} | elsewhere
     assert set(errors.REFUSALS) == tested
     assert len({error.code for error in errors.REFUSALS}) == len(errors.REFUSALS)
+
+
+def test_what_is_no_action_is_refused() -> None:
+    """A value outside the alphabet is refused with the list of actions."""
+    with pytest.raises(errors.UnknownAction, match="str is not an action; actions are Submit, BeginStep"):
+        step(fresh().world, "submit")  # type: ignore[arg-type]
 
 
 def small_pool(**fields: Any) -> pool.Pool:

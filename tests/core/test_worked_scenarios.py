@@ -132,10 +132,25 @@ def test_external_tokens_that_end_inside_the_last_block() -> None:
     assert driver.tables(0) == [[1], [0, 2]]
 
 
+def test_a_single_external_token() -> None:
+    """T18 with e = 1 and H = 1: the one external token has its attention slot and its state, both loaded before they are read."""
+    driver = Driver(hybrid(4, 4, dcp_size=2, hash_block_size=1))
+    driver.submit(0, 3)
+    driver.do(act.BeginStep(), act.Lookup(0))
+    record = driver.do(act.Allocate(0, 1, 0, 1))
+    assert record.external_blocks == ((1,), (2,))
+    assert (record.demand, driver.tables(0)) == (2, [[1], [2]])
+    driver.close()
+    two = driver.world.prefixes.parent[driver.request(0).tip]
+    one = driver.world.prefixes.parent[two]
+    assert driver.world.contents[1][:2] == (0, one)
+    assert driver.world.contents[2] == (1, two, two)
+
+
 def test_the_parts_of_a_plan_follow_each_other() -> None:
     """T0: drain, build, dispatch, each once and in this order."""
     driver = Driver(hybrid(16, 16))
-    order = (act.BeginStep(), act.Drain(), act.BuildMetadata(), act.Dispatch())
+    order: tuple[act.Action, ...] = (act.BeginStep(), act.Drain(), act.BuildMetadata(), act.Dispatch())
     for at, action in enumerate(order):
         for wrong in order[:at] if at else ():
             with pytest.raises(errors.PhaseError):

@@ -94,6 +94,10 @@ TAMPERINGS: list[tuple[int, str, Callable[[dict[str, Any]], None]]] = [
     (5, "zeroed", change("result", "zeroed", to=[2, 1])),
     (5, "scheduled", change("args", "scheduled", to=[["A", 11]])),
     (5, "preempted", change("args", "preempted", to=["A"])),
+    (4, "first", change("args", "first", to=False)),
+    (4, "async_load", change("args", "async_load", to=True)),
+    (4, "drafts", change("args", "drafts", to=1)),
+    (15, "finished", change("args", "finished", to=[])),
     (9, "num_tokens", change("result", "num_tokens", to=16)),
     (10, "blocks", change("result", "blocks", to=[[1], [2]])),
     (10, "requests", change("delta", "requests", to={})),
@@ -204,15 +208,43 @@ def test_command_json_and_uncovered(capsys: pytest.CaptureFixture[str]) -> None:
     assert result["not_covered"] == {"a host tier": 1}
 
 
+def spoil_request(lines: list[dict[str, Any]]) -> None:
+    """Let a lookup name a request that nobody submitted."""
+    lines[4]["args"]["request"] = "ZZ"
+
+
+def spoil_retention(lines: list[dict[str, Any]]) -> None:
+    """A retention interval that is no multiple of S."""
+    lines[0]["config"]["retention_interval"] = 11
+
+
 def test_command_errors_are_exit_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Unknown recordings, bad baselines and stale entries end with 1 and say what to do."""
     assert main(["replay", "no_such"]) == ExitCode.ERROR
     assert "kvproof replay --list" in capsys.readouterr().err
+    assert main(["replay", str(tmp_path / "none.ndjson.gz")]) == ExitCode.ERROR
+    assert "there is no file" in capsys.readouterr().err
+    for spoil in (spoil_request, spoil_retention):
+        lines = lines_of("d_cow_dcp2")
+        spoil(lines)
+        file = tmp_path / "bad.ndjson"
+        file.write_text("\n".join(json.dumps(line) for line in lines) + "\n")
+        assert main(["replay", str(file)]) == ExitCode.ERROR
+        err = capsys.readouterr().err
+        assert "Traceback" not in err
+        assert "never submitted" in err or "is not legal" in err
     baseline = tmp_path / "baseline.json"
     assert main(["replay", "d_cow_dcp2", "--baseline", str(baseline)]) == ExitCode.ERROR
     baseline.write_text('{"format": "kvproof-baseline", "version": 2, "violations": []}')
     assert main(["replay", "d_cow_dcp2", "--baseline", str(baseline)]) == ExitCode.ERROR
     assert "version 2" in capsys.readouterr().err
+    entry = {"law": "CC-99", "recording": "*", "reason": "r", "source": "s"}
+    baseline.write_text(json.dumps({"format": "kvproof-baseline", "version": 1, "violations": [entry]}))
+    assert main(["replay", "d_cow_dcp2", "--baseline", str(baseline)]) == ExitCode.ERROR
+    assert "no law is called CC-99" in capsys.readouterr().err
+    entry = {"law": "CC-1", "recording": "m*", "reason": "r", "source": "s"}
+    baseline.write_text(json.dumps({"format": "kvproof-baseline", "version": 1, "violations": [entry]}))
+    assert main(["replay", "d_cow_dcp2", "--baseline", str(baseline)]) == ExitCode.HOLDS
     entry = {"law": "CC-1", "recording": "*", "reason": "r", "source": "s"}
     baseline.write_text(json.dumps({"format": "kvproof-baseline", "version": 1, "violations": [entry]}))
     assert main(["replay", "d_cow_dcp2", "--baseline", str(baseline)]) == ExitCode.ERROR
