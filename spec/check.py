@@ -129,8 +129,9 @@ class Result:
 
     @property
     def found(self) -> list[Counterexample]:
-        """All counterexamples, in the order of the jobs."""
-        return [example for done in self.done for example in done.found]
+        """All counterexamples, the shortest first; those of one length by law, then in the order of the jobs."""
+        every = [example for done in self.done for example in done.found]
+        return sorted(every, key=lambda example: (len(example.actions), example.law))
 
     @property
     def problems(self) -> list[str]:
@@ -167,7 +168,7 @@ class Result:
         found = []
         for done in self.of("fault"):
             caught = {law for law, _ in done.killed}
-            missing = [law for law in laws_of(faults.by_id(done.job.fault), self.options) if law not in caught]
+            missing = [law for law in expected_of(faults.by_id(done.job.fault), self.options) if law not in caught]
             if missing:
                 found.append((done.job.fault, missing))
         return found
@@ -201,6 +202,29 @@ def chosen_laws(options: Options) -> tuple[Law, ...]:
 def laws_of(fault: Fault, options: Options) -> tuple[str, ...]:
     """Return the laws that must catch a fault, those left out by ``--law`` excepted."""
     return tuple(law for law in fault.laws if not options.laws or law in options.laws)
+
+
+def expected_of(fault: Fault, options: Options) -> tuple[str, ...]:
+    """Return the laws that are asked about a fault: its own among the chosen ones, or else the chosen ones themselves."""
+    return laws_of(fault, options) or options.laws
+
+
+def one_fault(names: Sequence[str]) -> str:
+    """Return the id of the one fault that is named, in any case, or "" for none. Raises UserError for several."""
+    chosen = list(dict.fromkeys(_as_known(name, [fault.id for fault in faults.ALL]) for name in names))
+    if len(chosen) > 1:
+        raise UserError(f"one fault at a time, not {len(chosen)} ({', '.join(chosen)}): run kvproof check once for each")
+    return chosen[0] if chosen else ""
+
+
+def named_laws(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the ids of laws that are named in any case, each once; an unknown name stays as it is."""
+    known = [*(law.id for law in all_laws.ALL), *rules.SENTENCES]
+    return tuple(dict.fromkeys(_as_known(name, known) for name in names))
+
+
+def _as_known(name: str, known: Sequence[str]) -> str:
+    return next((own for own in known if own.casefold() == name.casefold()), name)
 
 
 def jobs(options: Options) -> list[Job]:
@@ -357,7 +381,7 @@ def _fault(job: Job) -> Done:
     found: list[Counterexample] = []
     killed: list[tuple[str, str]] = []
     steps = 0
-    for law in laws_of(fault, options) or options.laws:
+    for law in expected_of(fault, options):
         used, example = _hunt(job, fault, law, premises)
         steps += used
         if example is not None:

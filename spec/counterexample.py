@@ -32,6 +32,8 @@ from kvproof.spec.laws.base import Law, Moment
 
 FORMAT = "kvproof-counterexample"
 VERSION = 1
+GZIP = b"\x1f\x8b"
+LARGEST = 1 << 16
 T = TypeVar("T")
 
 
@@ -275,8 +277,16 @@ def loads(text: str | bytes, source: str = "counterexample") -> Counterexample:
     """Read a counterexample. Raises CounterexampleError with the place of the first thing that is wrong."""
     try:
         document = json.loads(text)
+        json.dumps(document, ensure_ascii=False).encode()  # a half of a surrogate pair could not be shown
     except (ValueError, RecursionError) as error:
         raise CounterexampleError(f"{source}: is not JSON: {error}") from error
+    try:
+        return _decode(document, source)
+    except RecursionError as error:
+        raise CounterexampleError(f"{source}: is nested too deeply: {error}") from error
+
+
+def _decode(document: object, source: str) -> Counterexample:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise CounterexampleError(f'{source}: is not a counterexample: "format" must be "{FORMAT}"')
     if document.get("version") != VERSION or isinstance(document.get("version"), bool):
@@ -305,15 +315,22 @@ def loads(text: str | bytes, source: str = "counterexample") -> Counterexample:
         )
     if not -1 <= example.position < len(example.actions):
         raise CounterexampleError(f"{source}: position {example.position} is not one of {len(example.actions)} actions")
+    geometry, count = example.geometry, len(example.settings.groups)
+    if geometry is not None and {len(geometry.sizes), len(geometry.row_capacity)} != {count}:
+        raise CounterexampleError(f"{source}: geometry: sizes and row_capacity need one entry for each of {count} groups")
     return example
 
 
 def read(path: Path) -> Counterexample:
     """Read a counterexample file. Raises CounterexampleError."""
     try:
-        return loads(path.read_bytes(), str(path))
-    except OSError as error:
-        raise CounterexampleError(f"{path}: cannot be read: {error.strerror}; name a counterexample file") from error
+        text = path.read_bytes()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise CounterexampleError(f"{path}: cannot be read: {why}; name a counterexample file") from error
+    if text.startswith(GZIP) or b'"kv-trace"' in text.partition(b"\n")[0]:
+        raise CounterexampleError(f"{path}: is a recording, not a counterexample: use kvproof replay {path}")
+    return loads(text, str(path))
 
 
 def _list(source: str, fields: dict[str, Any], name: str) -> list[Any]:
@@ -336,9 +353,10 @@ _ACTIONS = {kind.__name__: kind for kind in act.ACTIONS}
 
 def _decode_action(source: str, at: int, item: object) -> Action:
     where = f"actions[{at}]"
-    if not isinstance(item, dict) or item.get("action") not in _ACTIONS:
+    name = item.get("action") if isinstance(item, dict) else None
+    if not isinstance(item, dict) or not isinstance(name, str) or name not in _ACTIONS:
         raise CounterexampleError(f'{source}: {where}: "action" must be one of {", ".join(_ACTIONS)}')
-    kind = _ACTIONS[item["action"]]
+    kind = _ACTIONS[name]
     return _convert(source, where, {key: value for key, value in item.items() if key != "action"}, kind)
 
 
@@ -381,6 +399,15 @@ def _only(source: str, where: str, value: dict[str, Any], names: set[str]) -> No
         raise CounterexampleError(f"{source}: {where + ': ' if where else ''}unknown field {unknown[0]!r}")
 
 
+def _not_too_large(settings: Settings) -> None:
+    """Refuse sizes that would take all memory to run; the matrix of the checks stays far below."""
+    sizes = {name: getattr(settings, name) for name in _SETTINGS if name not in ("groups", "connectors")}
+    sizes["block_size"] = max((group.block_size for group in settings.groups), default=0)
+    for name, size in sizes.items():
+        if size is not None and size > LARGEST:
+            raise CounterexampleError(f"the configuration is too large to run: {name} is {size}, at most {LARGEST}")
+
+
 # --- running it again ---------------------------------------------------------------------------------------------
 
 
@@ -392,6 +419,7 @@ def replay(example: Counterexample, laws: Sequence[Law]) -> Replayed:
     chosen = [law for law in laws if law.id == example.law]
     if not chosen and example.law not in rules.SENTENCES:
         raise CounterexampleError(f"no law {example.law!r} in this kvproof ({distribution.version()})")
+    _not_too_large(example.settings)
     try:
         config = example.settings.config(example.profile)
     except ConfigError as error:

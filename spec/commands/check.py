@@ -22,7 +22,9 @@ SHOWN = 3
 @click.option("--seed", default=0, show_default=True, help="The same seed gives the same result, byte by byte.")
 @click.option("--quick", is_flag=True, help="Fewer scopes and shorter searches.")
 @click.option("--law", "laws", multiple=True, metavar="ID", help="Judge only this law; may be repeated.")
-@click.option("--fault", metavar="ID", default="", help="Plant this fault and look for it: exit 2 if it is found, else 3.")
+@click.option(
+    "--fault", "planted", multiple=True, metavar="ID", help="Plant this fault and look for it: exit 2 if found, else 3."
+)
 @click.option("--scope", metavar="NAME", default="", help="Walk only this configuration; no recordings, no other faults.")
 @click.option("--report", type=click.Path(path_type=Path), metavar="DIR", help="Write counterexamples as JSON and Markdown.")
 @click.option("--processes", type=click.IntRange(1, 64), default=2, show_default=True, help="Processes that share the work.")
@@ -32,7 +34,7 @@ def command(
     seed: int,
     quick: bool,
     laws: tuple[str, ...],
-    fault: str,
+    planted: tuple[str, ...],
     scope: str,
     report: Path | None,
     processes: int,
@@ -45,7 +47,7 @@ def command(
     the line that reproduces it. Exit 3: something stayed undetermined (a law whose premise was never true, a situation that
     was never reached, a fault that no law caught).
     """
-    options = Options(seed, quick, tuple(dict.fromkeys(laws)), fault, scope, processes)
+    options = Options(seed, quick, check.named_laws(laws), check.one_fault(planted), scope, processes)
     work = check.jobs(options)
     if report is not None:
         output.check_writable(output.make_folder(report) / "check.json")
@@ -83,6 +85,8 @@ def _print(result: Result, files: list[Path], seconds: float | None) -> None:
     console = wide_console()
     title = f"kvproof check, seed {result.options.seed}" + (", quick" if result.options.quick else "")
     terminal.table(console, title, outcome.rows(result))
+    for line in outcome.legend(result):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     for remark in outcome.remarks(result):
         console.print(remark, markup=False, highlight=False, soft_wrap=True)
     if seconds is not None:

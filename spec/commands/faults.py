@@ -6,13 +6,16 @@ import json
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from kvproof.spec import faults as registry
 from kvproof.spec import output
+from kvproof.spec.commands.check import wide_console
 from kvproof.spec.faults.base import Fault
 from kvproof.spec.faults.lengths import LENGTHS
+from kvproof.spec.report import lines
+
+WIDE = 140
 
 
 @click.command("faults", short_help="List the faults that the laws must catch.")
@@ -29,7 +32,8 @@ def command(as_json: bool, write: Path | None) -> None:
     if as_json:
         click.echo(json.dumps([as_dict(fault) for fault in registry.ALL], indent=1, sort_keys=True))
     elif write is None:
-        Console().print(as_table())
+        console = wide_console()
+        console.print(as_table(console.width >= WIDE))
 
 
 def as_dict(fault: Fault) -> dict[str, object]:
@@ -39,35 +43,33 @@ def as_dict(fault: Fault) -> dict[str, object]:
         "summary": fault.summary,
         "source": fault.source,
         "laws": list(fault.laws),
-        "replaces": places(fault),
+        "replaces": lines.replaced(fault),
         "scopes": list(fault.scopes),
         "actions": LENGTHS.get(fault.id),
     }
 
 
-def places(fault: Fault) -> list[str]:
-    """Return what a fault replaces: functions, or a profile field and its value."""
-    if fault.profile is not None:
-        return [f"profile {fault.profile[0]} = {fault.profile[1]}"]
-    return [f"{module if isinstance(module, str) else module.__name__}.{name}" for module, name, _ in fault.patches]
-
-
-def as_table() -> Table:
-    """Return the terminal table."""
+def as_table(wide: bool = True) -> Table:
+    """Return the terminal table; what a fault replaces has a column only if it is ``wide``."""
     table = Table(title=f"{len(registry.ALL)} faults", title_justify="left")
     table.add_column("id", no_wrap=True)
     table.add_column("what it does wrong", ratio=1)
     table.add_column("source")
     table.add_column("laws")
+    if wide:
+        table.add_column("replaces")
     table.add_column("actions", justify="right")
     for fault in registry.ALL:
-        table.add_row(fault.id, fault.summary, fault.source, " ".join(fault.laws), str(LENGTHS.get(fault.id, "-")))
+        cells = [fault.id, fault.summary, fault.source, " ".join(fault.laws)]
+        if wide:
+            cells.append(" ".join(lines.short(place) for place in lines.replaced(fault)))
+        table.add_row(*cells, str(LENGTHS.get(fault.id, "-")))
     return table
 
 
 def as_markdown() -> str:
     """Return `docs/faults.md`."""
-    lines = [
+    page = [
         "# Faults",
         "",
         "Named ways to be wrong ([semantics, section 6](semantics.md)). Each is planted by replacing functions of the model,",
@@ -78,8 +80,8 @@ def as_markdown() -> str:
         "|---|---|---|---|---|---|",
     ]
     for fault in registry.ALL:
-        replaced = ", ".join(f"`{place.removeprefix('kvproof.core.')}`" for place in places(fault))
+        replaced = ", ".join(f"`{lines.short(place)}`" for place in lines.replaced(fault))
         laws = ", ".join(fault.laws)
         actions = LENGTHS.get(fault.id, "-")
-        lines.append(f"| {fault.id} | {fault.summary} | {fault.source} | {laws} | {replaced} | {actions} |")
-    return "\n".join(lines) + "\n"
+        page.append(f"| {fault.id} | {fault.summary} | {fault.source} | {laws} | {replaced} | {actions} |")
+    return "\n".join(page) + "\n"

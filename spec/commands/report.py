@@ -9,7 +9,7 @@ import click
 from kvproof.spec import check, counterexample
 from kvproof.spec.commands.check import wide_console
 from kvproof.spec.exits import ExitCode
-from kvproof.spec.report import markdown, terminal
+from kvproof.spec.report import lines, markdown, terminal
 
 
 @click.command("report", short_help="Show a counterexample, or run it again.")
@@ -32,6 +32,8 @@ def command(file: Path, replay: bool, as_markdown: bool) -> ExitCode:
     if replayed.violation is None:
         click.echo(f"{example.law} holds on these {len(example.actions)} actions: not reproduced")
         return ExitCode.UNDETERMINED
+    # Not into the page, which somebody may be writing to a file.
+    click.echo(f"{example.law} breaks again, {lines.where(replayed.violation)}", err=as_markdown)
     if not as_markdown:
         terminal.show(console, example, str(file))
     return ExitCode.REFUTED

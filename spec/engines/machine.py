@@ -7,11 +7,12 @@ walker, so that few steps reach far. Bounded by examples and steps, never by tim
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from attrs import define, field, frozen
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture import providers
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from kvproof.core.actions import Action
@@ -123,6 +124,29 @@ def _machine(session: _Session) -> type[RuleBasedStateMachine]:
     return Machine
 
 
+@contextlib.contextmanager
+def _only_global_constants() -> Iterator[None]:
+    """Keep Hypothesis from drawing constants that it reads in the sources of the modules loaded just now.
+
+    Which modules those are depends on what this process did before and on how the package is installed, and so would the
+    examples; besides, what was read is cached in a folder of the current directory. A Hypothesis that reads none has none
+    of these names.
+    """
+    name = "_get_local_constants"
+    collect, none = getattr(providers, name, None), getattr(providers, "Constants", None)
+    permitted = getattr(providers, "CONSTANTS_CACHE", None)
+    if collect is None or none is None or permitted is None:
+        yield
+        return
+    setattr(providers, name, none)
+    permitted.cache.clear()
+    try:
+        yield
+    finally:
+        setattr(providers, name, collect)
+        permitted.cache.clear()
+
+
 def run_machine(
     config: Config,
     laws: Sequence[Law],
@@ -152,7 +176,7 @@ def run_machine(
         suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large),
         phases=(Phase.generate, Phase.shrink),
     )
-    with contextlib.suppress(_Broken):
+    with _only_global_constants(), contextlib.suppress(_Broken):
         run_state_machine_as_test(machine, settings=chosen)
     actions, violation, legal = session.failure or ((), None, True)
     return MachineResult(violation, actions, legal, dict(session.judge.premises), dict(session.tracker.counts), session.steps)

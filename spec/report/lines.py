@@ -11,7 +11,10 @@ from kvproof.core import actions as act
 from kvproof.core.actions import Action
 from kvproof.core.config import SOUND, Profile
 from kvproof.spec import counterexample as examples
+from kvproof.spec import faults
 from kvproof.spec.counterexample import Counterexample, Outcome
+from kvproof.spec.faults import Fault
+from kvproof.spec.judge import Violation
 
 MAX_LINES = 26
 HEAD = 6
@@ -85,6 +88,32 @@ def place(example: Counterexample) -> str:
     if example.position >= 0:
         return f"action {example.position}, {action_text(example.actions[example.position])}"
     return "the configuration, before any action" if not example.actions else "the run as a whole, against its twin"
+
+
+def where(violation: Violation) -> str:
+    """Return where a replayed violation lies."""
+    return f"at action {violation.position}" if violation.position >= 0 else "without regard to one action"
+
+
+def replaced(fault: Fault) -> list[str]:
+    """Return what a fault replaces: functions with their modules, or a profile field and its value."""
+    if fault.profile is not None:
+        return [f"profile {fault.profile[0]} = {fault.profile[1]}"]
+    return [f"{module if isinstance(module, str) else module.__name__}.{name}" for module, name, _ in fault.patches]
+
+
+def short(place: str) -> str:
+    """Return a place that a fault replaces without the package that most of them share."""
+    return place.removeprefix("kvproof.core.")
+
+
+def fault_text(name: str) -> str:
+    """Return a planted fault with what it does wrong and what it replaces; of an unknown one only the id."""
+    try:
+        fault = faults.by_id(name)
+    except faults.FaultError:
+        return f"{name} (not known to this kvproof)"
+    return f"{name}: {fault.summary} (replaces {', '.join(short(place) for place in replaced(fault))})"
 
 
 def profile_text(profile: Profile) -> str:

@@ -15,7 +15,7 @@ def render(example: Counterexample, file: str | None = None) -> str:
     if example.values:
         out += ["", "; ".join(f"{name} = `{_code(value)}`" for name, value in example.values)]
     if example.fault:
-        out += ["", f"Planted fault: {example.fault}."]
+        out += ["", f"Planted fault: {_text(lines.fault_text(example.fault))}."]
     out += ["", f"{lines.sizes_text(example)}; profile {lines.profile_text(example.profile)}."]
     out += ["", "| group | kind | block | E | row |", "|---|---|---|---|---|"]
     out += [f"| {' | '.join(row)} |" for row in lines.groups(example)]

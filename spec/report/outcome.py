@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,13 @@ from attrs import frozen
 
 from kvproof.spec import counterexample as examples
 from kvproof.spec import faults, output
-from kvproof.spec.check import Done, Result, laws_of
+from kvproof.spec.check import Done, Result, expected_of
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.engines import rules, witnesses
 from kvproof.spec.exits import ExitCode
 from kvproof.spec.report import markdown
 
+SUMMARY = "check.json"
 ENGINES = (("walk", "walk"), ("machine", "hypothesis"), ("traces", "recordings"))
 
 
@@ -110,7 +112,7 @@ def _fault_rows(result: Result) -> list[Row]:
 
 
 def _expected(result: Result, done: Done) -> tuple[str, ...]:
-    return laws_of(faults.by_id(done.job.fault), result.options) or result.options.laws
+    return expected_of(faults.by_id(done.job.fault), result.options)
 
 
 def _killed_row(result: Result, done: Done, law: str) -> Row:
@@ -124,6 +126,19 @@ def _killed_row(result: Result, done: Done, law: str) -> Row:
         "",
         "refuted" if scope else "undetermined",
     )
+
+
+def legend(result: Result) -> list[str]:
+    """Return the lines that say how to read the table (docs/check.md says it at length)."""
+    if result.options.fault:
+        return [
+            "One row per law: steps of the whole search, the scope where the fault was caught, how often the premise was true;",
+            "refuted: the law caught the fault, as it should; undetermined: it did not.",
+        ]
+    return [
+        "steps and witnesses (situations reached) are the engine's; judged: laws whose premise was true / laws of the family;",
+        "premises: how often. A family holds if no engine refutes it and every premise was true in some engine.",
+    ]
 
 
 def remarks(result: Result) -> list[str]:
@@ -176,7 +191,8 @@ def stem(example: Counterexample, number: int) -> str:
 def write(result: Result, folder: Path) -> list[Path]:
     """Write check.json and every counterexample as JSON and Markdown; return the JSON files of the counterexamples.
 
-    Raises OutputError; each file is whole or absent.
+    The counterexamples that an earlier check.json there lists, and nothing else, are removed before the new check.json
+    takes its place. Raises OutputError; each file is whole or absent.
     """
     target = output.make_folder(folder)
     written = []
@@ -185,5 +201,33 @@ def write(result: Result, folder: Path) -> list[Path]:
         output.write_atomically(file, examples.dumps(example))
         output.write_atomically(file.with_suffix(".md"), markdown.render(example, str(file)))
         written.append(file)
-    output.write_atomically(target / "check.json", json.dumps(as_dict(result), indent=1, sort_keys=True) + "\n")
+    names = [file.name for file in written]
+    for name in _earlier(target / SUMMARY):
+        if name not in names:
+            _remove(target / name)
+            _remove((target / name).with_suffix(".md"))
+    document = {**as_dict(result), "files": names}
+    output.write_atomically(target / SUMMARY, json.dumps(document, indent=1, sort_keys=True) + "\n")
     return written
+
+
+def _earlier(summary: Path) -> list[str]:
+    """Return the names of the counterexamples that a check.json lists; what is not of our making lists none."""
+    try:
+        document = json.loads(summary.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return []
+    names = document.get("files") if isinstance(document, dict) else None
+    # A name as `stem` makes them leads nowhere else, whatever somebody wrote into the file.
+    return [name for name in names if isinstance(name, str) and _OURS.fullmatch(name)] if isinstance(names, list) else []
+
+
+_OURS = re.compile(r"[0-9]{2,}-[A-Za-z0-9-]+\.json")
+
+
+def _remove(file: Path) -> None:
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        what = f"{error.strerror or error}".lower()
+        raise output.OutputError(file, what, "it belongs to an earlier check: remove it, or name another folder") from error

@@ -23,7 +23,7 @@ def show(console: Console, example: Counterexample, file: str | None = None) -> 
     for name, value in example.values:
         _plain(console, f"  {name} = {value}")
     if example.fault:
-        _plain(console, f"planted fault: {example.fault}")
+        _plain(console, f"planted fault: {lines.fault_text(example.fault)}")
     _plain(console, f"{lines.sizes_text(example)}; profile {lines.profile_text(example.profile)}")
     _grid(console, ("group", "kind", "block", "E", "row"), lines.groups(example))
     if example.actions:

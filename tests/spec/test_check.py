@@ -1,15 +1,23 @@
 import json
+import os
+import re
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
+import attrs
 import pytest
 from attrs import evolve
 
+from kvproof.core.records import Record
 from kvproof.spec import check, cli, counterexample, faults, laws
 from kvproof.spec.check import Done, Job, Options, Result
 from kvproof.spec.engines import rules, scopes, witnesses
 from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.laws.base import Evidence
-from kvproof.spec.report import outcome
+from kvproof.spec.report import lines, outcome
+from tests.tidy.sources import ROOT
 
 OPTIONS = Options()
 
@@ -110,6 +118,31 @@ def test_the_same_seed_gives_the_same_bytes_with_any_number_of_processes(capsys)
     assert json.loads(said[0])["seed"] == 3
 
 
+@pytest.mark.slow
+def test_the_machine_finds_the_same_wherever_kvproof_is_installed_and_leaves_no_folder(tmp_path):
+    """Under `tests/` Hypothesis reads no constants in our sources; beside it, it would."""
+    (tmp_path / "site" / "kvproof").mkdir(parents=True)
+    for room in ("core", "spec", "gpu", "proofs"):
+        (tmp_path / "site" / "kvproof" / room).symlink_to(ROOT / room)
+    code = (
+        "from kvproof.spec import check\n"
+        "done = check.perform(check.Job('machine', check.Options(quick=True), scope='fa2-n4'))\n"
+        "print(check.__file__, sorted(done.premises.items()), sorted(done.witnesses.items()), done.steps)"
+    )
+    said: dict[Path, str] = {}
+    for place in (ROOT / "tests" / "_path", tmp_path / "site"):
+        folder = tmp_path / f"run {len(said)}"
+        folder.mkdir()
+        environment = {**os.environ, "PYTHONPATH": str(place)}
+        ran = subprocess.run(
+            [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True, check=True
+        )
+        where, _, said[place] = ran.stdout.partition(" ")
+        assert where.startswith(str(place))
+        assert list(folder.iterdir()) == []
+    assert len(set(said.values())) == 1
+
+
 def test_a_fault_is_found_reported_and_shown_again(tmp_path, capsys):
     line = ["check", "--fault", "M-EVICT-1", "--law", "PC-5", "--scope", "fa4"]
     assert cli.main([*line, "--report", str(tmp_path / "out")]) == ExitCode.REFUTED
@@ -119,7 +152,9 @@ def test_a_fault_is_found_reported_and_shown_again(tmp_path, capsys):
     assert file.with_suffix(".md").read_text().rstrip().endswith(said[-1])
     assert json.loads((tmp_path / "out" / "check.json").read_text())["verdict"] == "refuted"
     assert cli.main(said[-1].split()[1:]) == ExitCode.REFUTED
-    assert capsys.readouterr().out.rstrip().splitlines()[-1] == said[-1]
+    again = capsys.readouterr().out.rstrip().splitlines()
+    assert again[0].startswith("PC-5 breaks again, at action ")
+    assert again[-1] == said[-1]
     assert cli.main(["report", str(file)]) == ExitCode.HOLDS
     assert cli.main(["report", str(file), "--markdown"]) == ExitCode.HOLDS
     assert capsys.readouterr().out.endswith(said[-1] + "\n")
@@ -140,6 +175,75 @@ def test_a_counterexample_that_no_longer_shows_is_undetermined(tmp_path, capsys)
     file.write_text(counterexample.dumps(evolve(example(), fault="")))
     assert cli.main(["report", str(file), "--replay"]) == ExitCode.UNDETERMINED
     assert "PC-5 holds on these" in capsys.readouterr().out
+
+
+def test_a_counterexample_names_what_the_fault_does_and_replaces(capsys):
+    fault = faults.by_id("M-EVICT-1")
+    text = f"{fault.id}: {fault.summary} (replaces pool.take)"
+    assert lines.fault_text(fault.id) == text
+    assert lines.fault_text("M-ZZ-1") == "M-ZZ-1 (not known to this kvproof)"
+    assert cli.main(["check", "--fault", "m-evict-1", "--law", "pc-5", "--scope", "fa4"]) == ExitCode.REFUTED
+    assert f"planted fault: {text}" in capsys.readouterr().out
+
+
+def test_one_fault_at_a_time(capsys):
+    assert cli.main(["check", "--fault", "M-GEO-2", "--fault", "M-COW-2"]) == ExitCode.ERROR
+    assert "one fault at a time, not 2 (M-GEO-2, M-COW-2)" in capsys.readouterr().err
+    assert check.one_fault(("m-geo-2", "M-GEO-2")) == "M-GEO-2"
+    assert check.one_fault(()) == ""
+
+
+def test_ids_are_known_in_any_case():
+    assert check.named_laws(("cc-3", "CC-3", "guard", "zz-1")) == ("CC-3", rules.GUARD, "zz-1")
+
+
+def test_a_law_that_does_not_catch_the_fault_is_named_whether_it_should_or_not(capsys):
+    assert cli.main(["check", "--fault", "M-GEO-2", "--law", "CC-3", "--scope", "fa4", "--quick"]) == ExitCode.UNDETERMINED
+    assert "fault M-GEO-2 is not caught by CC-3" in capsys.readouterr().out
+
+
+def test_the_shortest_counterexample_comes_first():
+    short = evolve(example(), law="PC-9", actions=example().actions[:1])
+    early, late = evolve(example(), law="CC-1"), evolve(example(), law="PC-1")
+    result = without(passed(), 0, found=(late, early))
+    assert without(result, 1, found=(short,)).found == [short, early, late]
+
+
+def test_the_counterexamples_of_an_earlier_check_do_not_stay_in_the_folder(tmp_path):
+    first, second = evolve(example(), law="CC-1"), evolve(example(), law="PC-1")
+    old = outcome.write(without(passed(), 0, found=(first, second)), tmp_path)
+    foreign = tmp_path / "01-mine.json"
+    foreign.write_text("{}")
+    (new,) = outcome.write(without(passed(), 0, found=(first,)), tmp_path)
+    assert new == old[0]
+    names = {"check.json", "01-mine.json", new.name, new.with_suffix(".md").name}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    assert json.loads((tmp_path / "check.json").read_text())["files"] == [new.name]
+    assert outcome.write(passed(), tmp_path) == []
+    assert {path.name for path in tmp_path.iterdir()} == {"check.json", "01-mine.json"}
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"files": 3}', '{"files": ["../01-a.json", 4, null, "keep.json"]}'])
+def test_what_another_check_json_lists_is_left_alone(tmp_path, text):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    kept = [tmp_path / "01-a.json", folder / "keep.json"]
+    for file in kept:
+        file.write_text("kept")
+    (folder / "check.json").write_text(text)
+    outcome.write(passed(), folder)
+    assert [file.read_text() for file in kept] == ["kept", "kept"]
+
+
+def test_the_page_explains_every_column_and_situation():
+    page = (ROOT / "docs/check.md").read_text(encoding="utf-8")
+    table, situations = page.split("## Situations")
+    named = [name for name in re.findall(r"^\| ([^|]+) \|", situations, re.MULTILINE) if name != "situation"]
+    assert named == list(witnesses.NAMES)
+    for column in ("family", "engine", "steps", "judged", "premises", "witnesses", "verdict"):
+        assert f"| {column} |" in table
+    for record in attrs.fields(Record):
+        assert record.name == "action" or f"`{record.name}`" in table
 
 
 @pytest.mark.parametrize(

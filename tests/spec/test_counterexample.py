@@ -1,7 +1,10 @@
+import gzip
+import io
 import json
 
 import pytest
 from attrs import evolve
+from rich.console import Console
 
 from kvproof.core import actions as act
 from kvproof.spec import check
@@ -12,7 +15,7 @@ from kvproof.spec.engines import scopes
 from kvproof.spec.exits import UserError
 from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Evidence
-from kvproof.spec.report import lines, markdown
+from kvproof.spec.report import lines, markdown, terminal
 
 
 def found(fault, law, scope):
@@ -123,6 +126,66 @@ def test_a_wrong_outcome_is_refused_with_its_place(example, outcome):
     document["outcomes"][1] = outcome
     with pytest.raises(CounterexampleError, match=r"outcomes\[1\]: "):
         examples.loads(json.dumps(document))
+
+
+def places(value, path=()):
+    """Every place inside a JSON value."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inside:
+        yield (*path, key)
+        yield from places(item, (*path, key))
+
+
+@pytest.mark.parametrize("wrong", [[], [1], {}, {"a": 1}, 5, -1, "x", None, 2**70, 10**400, 1.5, True], ids=repr)
+def test_whatever_stands_in_a_place_is_shown_or_refused_clearly(example, wrong):
+    """Shown, run again, or an error for the user; nothing else comes out."""
+    text = examples.dumps(example)
+    refused = 0
+    for path in places(json.loads(text)):
+        document = json.loads(text)
+        inner = document
+        for key in path[:-1]:
+            inner = inner[key]
+        inner[path[-1]] = wrong
+        try:
+            read = examples.loads(json.dumps(document))
+            terminal.show(Console(file=io.StringIO()), read)
+            markdown.render(read)
+            check.replay(read)
+        except UserError:
+            refused += 1
+    assert refused > 10
+
+
+@pytest.mark.parametrize("text", ['{"a": "\\ud800"}', "[" * 100_000, '{"a": ' + "9" * 5000 + "}", b"\xff"])
+def test_a_text_that_cannot_be_read_or_shown_is_refused(text):
+    with pytest.raises(CounterexampleError, match="is not JSON"):
+        examples.loads(text)
+
+
+def test_values_that_are_nested_too_deeply_are_refused(example):
+    deep = json.loads("[" * 700 + "]" * 700)
+    with pytest.raises(CounterexampleError, match=r"nested too deeply|is not JSON"):
+        examples.loads(changed(example, values=[["deep", deep]]))
+
+
+def test_sizes_must_fit_the_groups(example):
+    geometry = json.loads(examples.dumps(example))["geometry"]
+    with pytest.raises(CounterexampleError, match="one entry for each of 2 groups"):
+        examples.loads(changed(example, geometry={**geometry, "sizes": [4]}))
+
+
+def test_what_would_take_all_memory_is_not_run(example):
+    with pytest.raises(CounterexampleError, match="num_blocks is 1000000000, at most"):
+        check.replay(evolve(example, settings=evolve(example.settings, num_blocks=10**9)))
+
+
+@pytest.mark.parametrize("data", [gzip.compress(b"{}"), b'{"format": "kv-trace", "version": 1}\n{}\n'])
+def test_a_recording_gets_the_advice_to_replay_it(tmp_path, data):
+    file = tmp_path / "m1"
+    file.write_bytes(data)
+    with pytest.raises(CounterexampleError, match=f"use kvproof replay {file}"):
+        examples.read(file)
 
 
 def test_a_missing_file_is_a_clear_error(tmp_path):
