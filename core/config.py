@@ -25,6 +25,7 @@ class Profile:
     clip_stops: Literal["every_group", "clip_unit"] = "every_group"
     copy_source_guard: Literal["written", "recurrent"] = "written"
     publish_unkeyed: Literal["no", "yes"] = "no"
+    attention_limit: Literal["full", "current"] = "full"
     prompt_tail: Literal["P-1", "P"] = "P-1"
     partial_key_after_promotion: Literal["readd", "drop"] = "readd"
     zero_recurrent: Literal["no", "yes"] = "no"
@@ -39,6 +40,7 @@ VLLM_0_33_0 = Profile(
     copy_source_guard="recurrent",
     clip_stops="clip_unit",
     publish_unkeyed="yes",
+    attention_limit="current",
 )
 PROFILES: tuple[Profile, ...] = (SOUND, VLLM_0_33_0)
 
@@ -106,6 +108,8 @@ def _resolve_groups(groups: tuple[Group, ...], dcp_size: int) -> tuple[Group, ..
     for index, group in enumerate(groups):
         capabilities = kinds.of(group.kind).CAPABILITIES
         _positive(f"groups[{index}].block_size", group.block_size, MAX_BLOCKS)
+        if not group.prefix_cacheable:
+            raise ConfigError(f"groups[{index}] ({group.kind}) cannot opt out of prefix caching: only scratch groups will")
         sharded = capabilities.sharded_by_default if group.sharded is None else group.sharded
         if sharded and not capabilities.may_be_sharded and dcp_size > 1:
             raise ConfigError(

@@ -40,7 +40,9 @@ def supports_divergence(connectors: tuple[bool, ...]) -> bool:
 def lookup_common(config: Config, pool: Pool, nodes: list[int], limit: int) -> tuple[int, Lists, int]:
     """Return the largest hit at which every class can resume, its lists and the junction (T11).
 
-    Full-attention classes come first; the others lower the candidate until a pass leaves it alone.
+    Full-attention classes come first; the others lower the candidate until a pass leaves it alone. Each full-attention
+    class is asked up to the full limit: a hit above the candidate is one that the class can shorten, and under the
+    candidate as the limit the key just above it would be missed (field ``attention_limit``).
     """
     found: dict[int, tuple[int, Lists]] = {}
     current, longest = limit, 0
@@ -51,7 +53,8 @@ def lookup_common(config: Config, pool: Pool, nodes: list[int], limit: int) -> t
             if kind.CAPABILITIES.prefix_closed and index in found:
                 current = min(current, found[index][0])
                 continue
-            hit, lists = kind.find_hit(config, pool, nodes, members, current)
+            whole = kind.CAPABILITIES.prefix_closed and config.profile.attention_limit == "full"
+            hit, lists = kind.find_hit(config, pool, nodes, members, limit if whole else current)
             found[index] = (hit, lists)
             longest = max(longest, hit)
             current = reconcile(current, hit)
@@ -69,9 +72,8 @@ def one_pass(config: Config) -> bool:
 
 
 def reconcile(current: int, hit: int) -> int:
-    """Return the candidate after a class answered: its hit, which never exceeds the limit it was given (T11)."""
-    del current
-    return hit
+    """Return the candidate after a class answered: the smaller of the two (T11)."""
+    return min(current, hit)
 
 
 def _joint_lists(config: Config, found: dict[int, tuple[int, Lists]], hit: int) -> Lists:

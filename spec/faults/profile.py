@@ -54,6 +54,14 @@ FAULTS: tuple[Fault, ...] = (
         scopes=("m4-m8-fa2-n2",),
     ),
     Fault(
+        "M-HIT-5",
+        "a second attention class is asked up to the candidate only, and misses its key just above it",
+        "docs/findings/second-attention-class.md",
+        ("HB-15",),
+        profile=("attention_limit", "current"),
+        scopes=("fa4r-fa4-m4-n2",),
+    ),
+    Fault(
         "M-MAM-8",
         "chunks stop at the clipping unit only, and run past the end of a larger recurrent block",
         "docs/findings/clip-stops.md",

@@ -6,7 +6,7 @@ The truth comes from the key map and from walking prefixes. ``configure`` is cal
 from __future__ import annotations
 
 from kvproof.core import config as configs
-from kvproof.core.actions import Allocate, Withdraw
+from kvproof.core.actions import Allocate, EvictBlocks, ResetCache, Withdraw
 from kvproof.core.config import Config
 from kvproof.core.errors import ConfigError
 from kvproof.core.pool import NO_KEY, NULL_BLOCK
@@ -184,7 +184,7 @@ def _promotion_increases(moment: Moment) -> Findings:
     """HB-7: a primary key that replaces another stands for more tokens, unless the block was handed out in between."""
     before, after = moment.before.pool, moment.after.pool
     if isinstance(moment.action, Withdraw):
-        return None
+        return _withdrawn_keeps_others(moment)
     taken = moment.record.taken if moment.record is not None else ()
     found: list[Evidence] = []
     judged = False
@@ -202,7 +202,41 @@ def _promotion_increases(moment: Moment) -> Findings:
                         tokens=after.key_tokens[block],
                     )
                 )
+    for node, group, block in _vanished(moment):
+        judged = True
+        if after.key_tokens[block] <= before.key_tokens[block]:
+            found.append(Evidence.of("a key vanishes without eviction, reuse or promotion", block=block, group=group, key=node))
     return found if judged else None
+
+
+def _vanished(moment: Moment) -> list[tuple[int, int, int]]:
+    """Return (node, group, block) of the keys that an action removed, but for eviction by id, reset, reuse, and the move
+    of a producer's keys to its copy.
+    """
+    record, action = moment.record, moment.action
+    if record is None or isinstance(action, ResetCache) or moment.before.pool.entries is moment.after.pool.entries:
+        return []
+    gone = set(action.blocks) if isinstance(action, EvictBlocks) else set(record.taken)
+    now = {(node, group, block) for node, group, _, block in moment.after.pool.entries}
+    queued = [copy for copy in moment.after.plan.copies if copy not in moment.before.plan.copies]
+    return [
+        (node, group, block)
+        for node, group, _, block in moment.before.pool.entries
+        if (node, group, block) not in now
+        and block not in gone
+        and not any(source == block and (node, group, copy) in now for _, source, copy in queued)
+    ]
+
+
+def _withdrawn_keeps_others(moment: Moment) -> list[Evidence]:
+    """HB-7: a withdrawal changes keys on the blocks of the withdrawn request only (T39)."""
+    request = next((live for live in moment.before.requests if live.request == getattr(moment.action, "request", None)), None)
+    if moment.record is None or request is None:
+        return []
+    mine = {block for state in request.groups for block in state.table}
+    before = {entry for entry in moment.before.pool.entries if entry[3] not in mine}
+    lost = sorted(before - set(moment.after.pool.entries))
+    return [Evidence.of("a withdrawal takes keys of blocks that are not its own", keys=lost)] if lost else []
 
 
 def _only_the_prompt_tail_is_partial(moment: Moment) -> Findings:

@@ -13,10 +13,16 @@ def _published_state_is_keyed(moment: Moment) -> Findings:
     """HO-1: what an allocation publishes is keyed there and then, for the boundary it is published for."""
     before, after = moment.before.plan.handoffs, moment.after.plan.handoffs
     published = Counter(after) - Counter(before)
-    if not published:
+    if not published and not before:
         return None
     pool, prefixes = moment.after.pool, moment.after.prefixes
     found = []
+    if after[: len(before)] != before:
+        found.append(Evidence.of("an allocation loses or changes handoffs that wait", waited=before, waiting=after))
+    if isinstance(moment.action, Allocate):
+        others = tuple(handoff for handoff in after[len(before) :] if handoff[0] != moment.action.request)
+        if others:
+            found.append(Evidence.of("an allocation publishes for another request", handoffs=others))
     for request, group, block, boundary in published:
         place = {"request": request, "group": group, "block": block, "boundary": boundary}
         if block == NULL_BLOCK or pool.key_node[block] == NO_KEY:

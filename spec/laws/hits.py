@@ -238,8 +238,9 @@ LAWS: tuple[Law, ...] = (
         mark="C",
         sentence="The joint hit is the greatest aligned boundary within the limit at which every group can resume.",
         source="vLLM 0.33.0",
-        faults=("M-HIT-2", "M-HIT-4"),
+        faults=("M-HIT-2", "M-HIT-4", "M-HIT-5"),
         on=(Lookup,),
         check=_hit_is_the_greatest,
+        bent_by=(("attention_limit", "current"),),
     ),
 )

@@ -35,6 +35,14 @@ def is_there(world: World, group: int, block: int, node: int) -> bool:
     return len(content) > 1 and content[0] == group and set(content[1:]) == {node}
 
 
+def registered_again(world: World, end: int, depth: int) -> bool:
+    """Tell whether a coarse caching call of a chunk that ends at ``end`` covers just ``depth`` tokens: after an eviction by
+    id it registers a state once more that an earlier step computed (T10.2b).
+    """
+    facts = naive_hits.facts(world.config)
+    return not world.config.fine_grained and end - end % facts.scheduler_block == depth
+
+
 def is_made_now(world: World, group: int, node: int) -> bool:
     """Tell whether the open plan registers the key of a state itself: a planned load or chunk passes or ends on it, or a queued
     copy will hold it. Adopting it in this plan is then rightly put off (T17, COW-4).
@@ -42,9 +50,10 @@ def is_made_now(world: World, group: int, node: int) -> bool:
     depth = world.prefixes.depth[node]
     for entry in world.plan.scheduled:
         request = ground.request_of(world, entry.request)
+        end = entry.start + entry.amount
         if (
             request is not None
-            and entry.loaded_from < depth <= entry.start + entry.amount
+            and (entry.loaded_from < depth <= end or registered_again(world, end, depth))
             and naive_hits.node_at(world.prefixes, request.tip, depth) == node
         ):
             return True

@@ -39,10 +39,9 @@ def test_hybrid_without_caching() -> None:
 
 
 def test_groups_that_opt_out_of_caching() -> None:
-    """A group that is not prefix-cacheable does not bound H and stands in no class."""
-    config = configure((Group("full_attention", 8), Group("mamba_align", 6, prefix_cacheable=False), Group("mamba_align", 4)))
-    assert config.hash_block_size == 4
-    assert config.classes == ((0,), (2,))
+    """A table that no lookup covers has no blocks for a hit's prefix: only scratch groups, which come later, may opt out."""
+    with pytest.raises(ConfigError, match=r"groups\[1\] \(mamba_align\) cannot opt out of prefix caching"):
+        configure((FULL, Group("mamba_align", 4, prefix_cacheable=False)))
 
 
 @pytest.mark.parametrize(

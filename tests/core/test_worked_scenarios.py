@@ -336,6 +336,16 @@ def test_reset_succeeds_only_without_a_block_in_use() -> None:
     assert resend(driver, 1, 40) == 0
 
 
+def test_reset_is_refused_with_a_single_block_in_use() -> None:
+    """T5: one block that a request holds is enough to refuse, and nothing changes."""
+    driver = Driver(configure((Group(FULL, 4),), num_blocks=4))
+    driver.submit(0, 3)
+    driver.chunk(0, 3)
+    before = driver.world
+    assert driver.do(act.ResetCache()).done is False
+    assert driver.world == before
+
+
 def test_nothing_is_sampled_at_the_model_length() -> None:
     """T36.6: a request at the model length gets no further token and can only finish."""
     driver = Driver(hybrid(16, 16, max_model_len=20))

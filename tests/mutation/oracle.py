@@ -85,7 +85,7 @@ def _laws() -> str | None:
     for seed in WALK_SEEDS:
         for scope in scopes:
             config = scope.config()
-            found = walk(config, seed, WALK_STEPS, laws, scope.limits(config)).violations
+            found = walk(config, f"{seed}/{scope.name}", WALK_STEPS, laws, scope.limits(config)).violations
             if found:
                 return f"law {found[0].law}: {scope.name}"
     return None

@@ -181,3 +181,47 @@ def test_no_handoff_without_a_key() -> None:
         driver.do(*actions)
         published[value] = (driver.do(act.Drain()).handoffs, broken)
     assert published == {"no": ((), set()), "yes": (((0, 1, 3, 2),), {"HO-1"})}
+
+
+def test_a_load_of_the_same_step_leaves_the_source_unwritten_too() -> None:
+    """Finding copy-source: B's attention block is loaded in this step, behind the copies; C may not copy it yet."""
+    config = configure(
+        (Group("full_attention", 8), Group("mamba_align", 8)), hash_block_size=4, num_blocks=40, connectors=(False,)
+    )
+    driver = Driver(config)
+    driver.submit(0, 14)
+    for amount in (8, 4, 2):
+        driver.chunk(0, amount)
+    attention = driver.request(0).groups[0].table
+    driver.do(act.Finish(0), act.EvictBlocks(attention))
+    driver.submit(1, 14)
+    driver.submit(2, 14)
+    driver.do(act.BeginStep(), *macros.admit(1, 2, 0, 12))
+    assert driver.do(act.Lookup(2)).local == 12
+    refused = driver.do(act.Allocate(2, 2, 12))
+    assert (refused.admitted, refused.demand > 40) == (False, True)
+
+
+def test_the_second_attention_class_is_asked_up_to_the_full_limit() -> None:
+    """Finding second-attention-class: the key at 8 of the coarser class covers the joint hit 4 (HB-15)."""
+    hits = {}
+    for rule in ("full", "current"):
+        config = configure(
+            (Group("full_attention", 4, False), Group("full_attention", 4), Group("mamba_align", 4)),
+            dcp_size=2,
+            num_blocks=30,
+            profile=evolve(SOUND, attention_limit=rule),
+        )
+        driver = Driver(config)
+        driver.submit(0, 10)
+        for amount in (4, 4, 2):
+            driver.chunk(0, amount)
+        second = driver.request(0).groups[0].table[1]
+        driver.do(act.Finish(0), act.EvictBlocks((second,)))
+        driver.submit(1, 10)
+        driver.do(act.BeginStep())
+        moment = judge.attempt(driver.world, act.Lookup(1))
+        broken = {violation.law for violation in Judge(laws.ALL).moment(moment, 0)}
+        assert moment.record is not None
+        hits[rule] = (moment.record.local, broken)
+    assert hits == {"full": (4, set()), "current": (0, {"HB-15"})}
