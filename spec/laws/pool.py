@@ -159,11 +159,31 @@ def _demand_suffices(moment: Moment) -> Findings:
     return () if moment.record is not None and moment.record.admitted else None
 
 
+def _taken_from_the_front(moment: Moment, action: Allocate) -> Findings:
+    """Leave the adopted blocks out of the old queue: what was taken of the rest must be its front."""
+    record, before = moment.record, moment.before
+    if record is None or not record.taken:
+        return None
+    adopted = {block for blocks in before.hit.lists for block in blocks} if before.hit is not None else set()
+    queue = [block for block in before.pool.free if block not in adopted]
+    taken = [block for block in queue if block in record.taken]
+    if queue[: len(taken)] == taken:
+        return ()
+    values = {"request": action.request, "free": before.pool.free, "taken": record.taken}
+    return [Evidence.of("blocks are not taken from the front of the free queue", **values)]
+
+
 def _eviction_order(moment: Moment) -> Findings:
     """Redo the release on a list: unkeyed blocks to the front, keyed ones to the back, each in the given order."""
     if moment.record is None:
         return None
+    if isinstance(moment.action, Allocate):
+        return _taken_from_the_front(moment, moment.action)
     before, after = moment.before, moment.after
+    if not isinstance(moment.action, RELEASES):
+        if after.pool is before.pool or after.pool.free == before.pool.free:
+            return ()
+        return [Evidence.of("an action that frees and takes nothing changes the free queue", free=after.pool.free)]
     freed: list[list[int]] = []
     if isinstance(moment.action, Drain):
         freed.append([end for _, source, destination in moment.record.copies for end in (source, destination)])
@@ -351,10 +371,10 @@ LAWS: tuple[Law, ...] = (
     Law(
         "PC-8",
         "D",
-        "Given back, unkeyed blocks stand before all keyed ones and a table's tail stands before its head.",
+        "Given back, unkeyed blocks stand before all keyed ones and a table's tail before its head; blocks are taken from the "
+        "front, and nothing else moves the queue.",
         "vLLM 0.33.0",
         ("M-LRU-1", "M-POOL-1"),
-        on=RELEASES,
         check=_eviction_order,
     ),
     Law(

@@ -292,6 +292,8 @@ CASES: list[tuple[str, str, Callable[[], Moments], str, Tamper]] = [
     ("PC-6", "an adopted block taken", consumer, "admit", recorded(taken=(5, 1))),
     ("PC-7", "taking fails", consumer, "admit", failed),
     ("PC-8", "the head before the tail", consumer, "last", after(lambda w: with_pool(w, free=w.pool.free[::-1]))),
+    ("PC-8", "blocks from the back", consumer, "admit", before(lambda w: with_pool(w, free=w.pool.free[::-1]))),
+    ("PC-8", "a dispatch turns the queue", consumer, "admit Dispatch", after(lambda w: with_pool(w, free=w.pool.free[::-1]))),
     ("PC-9", "a reference kept", refused, "refused", after(lambda w: with_pool(w, ref=put(w.pool.ref, 1, 2)))),
     ("PC-9", "a status changed", refused, "refused", after(lambda w: with_state(w, 1, 0, table=(1,)))),
     ("PC-9", "another request changed", refused, "refused", after(lambda w: with_state(w, 0, 0, num_cached=0))),

@@ -209,6 +209,9 @@ CASES: list[tuple[str, str, Callable[[], Moments], str, Tamper]] = [
     ("HB-15", "a shorter hit", consumer, "lookup 1", recorded(local=8)),
     ("HB-15", "nothing hit", consumer, "lookup 1", recorded(local=0)),
     ("HB-15", "a hit that is not there", consumer, "lookup 1", without(8, 0)),
+    ("HB-7", "a key vanishes", decoding, "two", before(lambda w: with_pool(w, entries=(*w.pool.entries, (4, 0, 99, 9))))),
+    ("HO-1", "another request's", consumer, "allocate 0 0", after(with_handoffs((7, 1, 3, 12)))),
+    ("HO-1", "an earlier handoff lost", consumer, "allocate 0 0", before(with_handoffs((7, 1, 3, 12)))),
     ("HO-1", "the null block", consumer, "allocate 0 0", after(with_handoffs((0, 1, 0, 12)))),
     ("HO-1", "an unkeyed block", consumer, "allocate 0 0", after(with_handoffs((0, 1, 9, 12)))),
     ("HO-1", "another boundary", consumer, "allocate 0 0", after(with_handoffs((0, 1, 3, 16)))),
@@ -457,7 +460,7 @@ def test_laws_are_not_judged_where_their_premise_is_not_true():
         ("LV-1", "allocate 0 0"),
     ]:
         assert judged(law, moments[name]) is None, (law, name)
-    assert judged("HB-7", withdrawn()["withdraw"]) is None
+    assert judged("HB-7", withdrawn()["withdraw"]) == []
     assert judged("HB-10", recorded(diverged=True)(moments["lookup 1"])) is None
 
 
