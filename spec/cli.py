@@ -76,6 +76,10 @@ def root() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line (that of the process by default) and return its exit status, one of `ExitCode`."""
+    if sys.stdout is None:
+        # started with a closed standard output: there is nobody to tell a result
+        click.echo("Error: standard output is closed; redirect it to a file or to /dev/null", err=True)
+        return ExitCode.ERROR
     try:
         code = _run(arguments)
         sys.stdout.flush()

@@ -141,6 +141,11 @@ def _bad_planning(world: World) -> list[Action]:
     return found
 
 
+def ends(amounts: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the two smallest and the largest of some amounts, so that no end is left out and lists stay short."""
+    return amounts if len(amounts) <= 3 else (*amounts[:2], amounts[-1])
+
+
 def unclipped(config: Config, request: Request, start: int) -> tuple[int, ...]:
     """Return amounts within the known tokens that no wanted amount is clipped to, and one beyond what a step holds."""
     left = request.num_tokens - start
@@ -156,7 +161,7 @@ def _bad_running(world: World, request: Request) -> list[Action]:
     found: list[Action] = [act.Allocate(number, 0), act.Allocate(number, -1), act.Allocate(number, left + 1)]
     found += [act.Allocate(number, 1, local=unit), act.Allocate(number, 1, external=unit)]
     found.append(act.Allocate(number, 1, lookahead=-1))
-    return found + [act.Allocate(number, amount) for amount in unclipped(world.config, request, request.computed)[:3]]
+    return found + [act.Allocate(number, amount) for amount in ends(unclipped(world.config, request, request.computed))]
 
 
 def _bad_first(world: World, request: Request, hit: Hit) -> list[Action]:
@@ -184,7 +189,7 @@ def _bad_first(world: World, request: Request, hit: Hit) -> list[Action]:
         found.append(act.Allocate(number, 1, local=aligned, external=config.hash_block_size))
     whole = -(-rest // config.hash_block_size) * config.hash_block_size
     found.append(act.Allocate(number, 1, local=aligned, external=whole))
-    return found + [act.Allocate(number, amount, local=hit.local) for amount in unclipped(config, request, hit.local)[:3]]
+    return found + [act.Allocate(number, amount, local=hit.local) for amount in ends(unclipped(config, request, hit.local))]
 
 
 def pick(actions: Sequence[Action], at: int) -> Action:

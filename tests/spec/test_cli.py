@@ -182,3 +182,10 @@ def test_a_full_disk_under_standard_output_ends_with_1():
             check=False,
         )
     assert (done.returncode, done.stderr) == (1, "Error: the output cannot be written: no space left on device\n")
+
+
+def test_a_closed_standard_output_is_an_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Started with `>&-` the interpreter has no standard output: exit 1 with advice, no traceback."""
+    monkeypatch.setattr("sys.stdout", None)
+    assert cli.main(["laws"]) == ExitCode.ERROR
+    assert "standard output is closed" in capsys.readouterr().err
