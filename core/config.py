@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from attrs import evolve, frozen
 
@@ -123,6 +123,34 @@ def _check_interleave(groups: tuple[Group, ...], dcp_size: int, interleave: int)
     for index, group in enumerate(groups):
         if group.sharded and dcp_size > 1 and group.block_size % interleave:
             raise ConfigError(f"interleave {interleave} does not divide groups[{index}].block_size {group.block_size} (2.6)")
+
+
+INPUTS = (
+    "groups",
+    "dcp_size",
+    "interleave",
+    "hash_block_size",
+    "max_model_len",
+    "num_blocks",
+    "retention",
+    "caching",
+    "max_running",
+    "max_chunk",
+    "clip_block_size",
+    "append_expansion",
+    "connectors",
+    "profile",
+)
+"""The arguments of :func:`configure`, which a resolved configuration carries under the same names."""
+
+
+def reconfigure(config: Config, **changes: Any) -> Config:
+    """Resolve a configuration anew from its own inputs, some of them changed. H stays as it is unless it is changed.
+
+    Raises ConfigError if that is not a legal configuration.
+    """
+    inputs = {name: getattr(config, name) for name in INPUTS} | changes
+    return configure(inputs.pop("groups"), **inputs)
 
 
 def _check_retention(retention: int | None, scheduler: int) -> None:

@@ -44,7 +44,7 @@ class MachineResult:
 
 
 @define(slots=True)
-class _Session:
+class _Search:
     """What outlives the examples of one run."""
 
     config: Config
@@ -58,7 +58,7 @@ class _Session:
 
 
 class _Broken(AssertionError):
-    """A law does not hold; the session has the details."""
+    """A law does not hold; the search has the details."""
 
 
 def _start_worlds(
@@ -77,28 +77,28 @@ def _start_worlds(
     return found
 
 
-def _machine(session: _Session) -> type[RuleBasedStateMachine]:
+def _machine(search: _Search) -> type[RuleBasedStateMachine]:
     class Machine(RuleBasedStateMachine):
         def __init__(self) -> None:
             super().__init__()
             self.actions: list[Action] = []
-            self.world = new_world(session.config)
+            self.world = new_world(search.config)
 
-        @initialize(at=st.integers(0, len(session.starts) - 1))
+        @initialize(at=st.integers(0, len(search.starts) - 1))
         def start(self, at: int) -> None:
-            actions, self.world = session.starts[at]
+            actions, self.world = search.starts[at]
             self.actions = list(actions)
 
         @rule(data=st.data())
         def act(self, data: st.DataObject) -> None:
             # Several actions a draw, or half of all would be refused ones.
             for _ in range(PER_RULE):
-                actions = lists.enabled(self.world, session.limits)
+                actions = lists.enabled(self.world, search.limits)
                 self._apply(actions[data.draw(st.integers(0, len(actions) - 1))], True)
 
         @rule(at=st.integers(0, 199))
         def refuse(self, at: int) -> None:
-            self._apply(disabled.pick(disabled.disabled(self.world, session.limits), at), False)
+            self._apply(disabled.pick(disabled.disabled(self.world, search.limits), at), False)
 
         def _apply(self, action: Action, legal: bool) -> None:
             moment = judges.attempt(self.world, action)
@@ -107,18 +107,18 @@ def _machine(session: _Session) -> type[RuleBasedStateMachine]:
                 self.actions.append(action)
             self.world = moment.after
             if found:
-                session.failure = (tuple(self.actions), found[0], legal)
+                search.failure = (tuple(self.actions), found[0], legal)
                 raise _Broken(f"{found[0].law}: {found[0].evidence.message}")
 
         def _judge(self, moment: Moment, legal: bool) -> list[Violation]:
             position = len(self.actions)
-            session.steps += 1
-            session.tracker.observe(moment)
-            session.judge.premises[rules.TOTALITY if legal else rules.GUARD] += 1
-            found = session.judge.moment(moment, position)
+            search.steps += 1
+            search.tracker.observe(moment)
+            search.judge.premises[rules.TOTALITY if legal else rules.GUARD] += 1
+            found = search.judge.moment(moment, position)
             found += rules.violations(moment, legal, found, position)
-            if session.only:
-                return [violation for violation in found if violation.law == session.only]
+            if search.only:
+                return [violation for violation in found if violation.law == search.only]
             return judges.refuted(found)
 
     return Machine
@@ -162,8 +162,8 @@ def run_machine(
     """
     bounds = limits or lists.limits_for(config)
     starts = _start_worlds(config, laws, bounds, str(seed_number), only)
-    session = _Session(config, bounds, Judge(laws), starts, only)
-    machine = seed(seed_number)(_machine(session))
+    search = _Search(config, bounds, Judge(laws), starts, only)
+    machine = seed(seed_number)(_machine(search))
     chosen = settings(
         max_examples=max_examples,
         stateful_step_count=steps,
@@ -178,5 +178,5 @@ def run_machine(
     )
     with _only_global_constants(), contextlib.suppress(_Broken):
         run_state_machine_as_test(machine, settings=chosen)
-    actions, violation, legal = session.failure or ((), None, True)
-    return MachineResult(violation, actions, legal, dict(session.judge.premises), dict(session.tracker.counts), session.steps)
+    actions, violation, legal = search.failure or ((), None, True)
+    return MachineResult(violation, actions, legal, dict(search.judge.premises), dict(search.tracker.counts), search.steps)

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from attrs import evolve, has
 
+from kvproof.core import config as configs
 from kvproof.core.actions import Action, AppendRows
-from kvproof.core.config import Config, Group, configure
+from kvproof.core.config import Config, Group
 from kvproof.core.world import new_world
 from kvproof.spec import judge
 from kvproof.spec.laws.base import Evidence, Moment
@@ -26,29 +27,12 @@ def moments(config: Config, actions: Sequence[Action]) -> Iterator[Moment]:
         world = moment.after
 
 
-def reconfigured(
-    config: Config, *, groups: tuple[Group, ...] | None = None, dcp_size: int | None = None, interleave: int | None = None
-) -> Config:
-    """Return the configuration with other groups, ranks or interleave and everything else, H included, as it is.
+def reconfigured(config: Config, groups: tuple[Group, ...], dcp_size: int, interleave: int) -> Config:
+    """Return the configuration with other groups, ranks and interleave and everything else, H included, as it is.
 
     Raises ConfigError if that is not a legal configuration.
     """
-    return configure(
-        config.groups if groups is None else groups,
-        dcp_size=config.dcp_size if dcp_size is None else dcp_size,
-        interleave=config.interleave if interleave is None else interleave,
-        hash_block_size=config.hash_block_size,
-        max_model_len=config.max_model_len,
-        num_blocks=config.num_blocks,
-        retention=config.retention,
-        caching=config.caching,
-        max_running=config.max_running,
-        max_chunk=config.max_chunk,
-        clip_block_size=config.clip_block_size,
-        append_expansion=config.append_expansion,
-        connectors=config.connectors,
-        profile=config.profile,
-    )
+    return configs.reconfigure(config, groups=groups, dcp_size=dcp_size, interleave=interleave)
 
 
 def scheduler_side(moment: Moment) -> tuple[tuple[str, object], ...]:

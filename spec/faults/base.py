@@ -84,19 +84,4 @@ def configured(fault: Fault, config: Config) -> Config:
     if fault.profile is not None:
         changes: dict[str, Any] = dict([fault.profile])
         profile = evolve(profile, **changes)
-    return configs.configure(
-        config.groups,
-        dcp_size=config.dcp_size,
-        interleave=config.interleave,
-        hash_block_size=config.hash_block_size,
-        max_model_len=config.max_model_len,
-        num_blocks=config.num_blocks,
-        retention=config.retention,
-        caching=config.caching,
-        max_running=config.max_running,
-        max_chunk=config.max_chunk,
-        clip_block_size=config.clip_block_size,
-        append_expansion=config.append_expansion,
-        connectors=config.connectors,
-        profile=profile,
-    )
+    return configs.reconfigure(config, profile=profile)
