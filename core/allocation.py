@@ -190,9 +190,8 @@ def register(work: Work, states: States, tokens: int) -> None:
     if not config.caching:
         return
     for group, state in enumerate(states):
-        if config.groups[group].prefix_cacheable:
-            cacheable = geometry.cacheable_tokens(tokens, config.fine_grained, config.scheduler_block_size)
-            states[group] = kinds.of(config.groups[group].kind).register(work, group, state, cacheable)
+        cacheable = geometry.cacheable_tokens(tokens, config.fine_grained, config.scheduler_block_size)
+        states[group] = kinds.of(config.groups[group].kind).register(work, group, state, cacheable)
 
 
 def refused(world: World, request: Request, work: Work, states: States, lists: Lists) -> World:

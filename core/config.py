@@ -181,8 +181,7 @@ def _cells(groups: tuple[Group, ...], dcp_size: int, interleave: int) -> tuple[t
 def _classes(groups: tuple[Group, ...]) -> tuple[tuple[int, ...], ...]:
     found: dict[Group, list[int]] = {}
     for index, group in enumerate(groups):
-        if group.prefix_cacheable:
-            found.setdefault(group, []).append(index)
+        found.setdefault(group, []).append(index)
     order = sorted(found.items(), key=lambda item: not kinds.of(item[0].kind).CAPABILITIES.prefix_closed)
     return tuple(tuple(members) for _, members in order)
 

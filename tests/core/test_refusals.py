@@ -9,9 +9,12 @@ import pytest
 from attrs import evolve
 
 from kvproof.core import actions as act
-from kvproof.core import errors, pool, worker
+from kvproof.core import errors, plans, pool, worker
 from kvproof.core.config import Group, configure
+from kvproof.core.kinds import full_attention
 from kvproof.core.step import refusal, step
+from kvproof.core.work import Work
+from kvproof.core.world import GroupState, Worker
 from kvproof.spec import macros
 from tests.driving import Driver
 
@@ -265,3 +268,18 @@ def test_a_row_without_the_column_is_a_broken_contract() -> None:
         worker.block_at(driver.world.config, driver.world.worker, 0, 0, 2)
     with pytest.raises(errors.ContractBroken, match="column -1 is needed"):
         worker.block_at(driver.world.config, driver.world.worker, 0, 0, -1)
+
+
+def test_no_row_is_left() -> None:
+    """T37.5: admission has counted rows before, so running out at dispatch is a typed error and not an index error."""
+    with pytest.raises(errors.TooManyRunning, match="all 1 worker rows are taken"):
+        plans.free_row(Worker(owners=(3,), rows=(((),),), columns=((-1,),)))
+
+
+def test_a_prompt_tail_beyond_the_table_is_not_registered() -> None:
+    """T9.2: without an entry for the boundary, or with a null one, nothing is keyed."""
+    driver = fresh()
+    work = Work(driver.world.config, driver.world.pool, driver.world.prefixes, 0, 14, 0, [4, 8, 12])
+    for table in ((), (1,), (1, 0)):
+        full_attention.register_tail(work, 0, GroupState(table=table), 12)
+        assert work.pool is driver.world.pool
