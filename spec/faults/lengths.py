@@ -53,6 +53,7 @@ LENGTHS: dict[str, int] = {
     "M-LRU-1": 8,
     "M-ATOM-1": 7,
     "M-2PH-1": 44,
+    "M-HIT-5": 32,
     "M-HIT-2": 6,
     "M-MAM-1": 26,
     "M-MAM-2": 20,

@@ -195,6 +195,11 @@ def test_every_law_of_a_fault_catches_it_alone(name: str, law: str) -> None:
     assert sound.violations == (), "the law does not hold without the fault"
 
 
+def test_every_fault_has_a_pinned_length() -> None:
+    """The table that `make deep` checks knows exactly the faults that there are."""
+    assert set(LENGTHS) == set(IDS)
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize("fault", faults.ALL, ids=IDS)
 def test_the_pinned_length_is_that_of_the_shortest_counterexample(fault: Fault) -> None:
