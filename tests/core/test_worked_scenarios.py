@@ -255,6 +255,21 @@ def test_two_ranks_equal_one_rank_with_larger_blocks() -> None:
     assert pair[0][0][-1].local == 96
 
 
+def test_a_coarse_attention_hit_is_rounded_down_to_the_alignment() -> None:
+    """T11, HB-8: FA4, FA8, Mamba4, S = A = 8: with the key at 8 of the first class gone its hit 4 counts as 0."""
+    groups = (Group(FULL, 4), Group(FULL, 8), Group(MAMBA, 4))
+    driver = Driver(configure(groups, num_blocks=20, max_chunk=4, connectors=(True,)))
+    assert driver.world.config.alignment == 8
+    driver.submit(0, 14)
+    prefill(driver, 0, 4, 8, 12, 14)
+    (block,) = driver.keys(0)[8]
+    driver.do(act.Finish(0))
+    assert resend(driver, 1, 14) == 8
+    driver.close()
+    driver.do(act.EvictBlocks((block,)))
+    assert resend(driver, 2, 14) == 0
+
+
 def test_output_appends_one_token_at_the_end_of_the_prompt() -> None:
     """G15 without drafts: P=20, B=16: computed 16, then 20, then 21 tokens of which 20 are computed."""
     driver = Driver(hybrid(16, 16))
