@@ -255,8 +255,8 @@ def test_two_ranks_equal_one_rank_with_larger_blocks() -> None:
     assert pair[0][0][-1].local == 96
 
 
-def test_a_coarse_attention_hit_is_rounded_down_to_the_alignment() -> None:
-    """T11, HB-8: FA4, FA8, Mamba4, S = A = 8: with the key at 8 of the first class gone its hit 4 counts as 0."""
+def test_a_coarse_hit_is_a_multiple_of_the_alignment() -> None:
+    """T11, HB-8: FA4, FA8, Mamba4, S = A = 8: with the key at 8 of the first class gone nothing is left to hit, not 4."""
     groups = (Group(FULL, 4), Group(FULL, 8), Group(MAMBA, 4))
     driver = Driver(configure(groups, num_blocks=20, max_chunk=4, connectors=(True,)))
     assert driver.world.config.alignment == 8
