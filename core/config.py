@@ -121,8 +121,14 @@ def _resolve_groups(groups: tuple[Group, ...], dcp_size: int) -> tuple[Group, ..
 
 def _check_interleave(groups: tuple[Group, ...], dcp_size: int, interleave: int) -> None:
     for index, group in enumerate(groups):
-        if group.sharded and dcp_size > 1 and group.block_size % interleave:
-            raise ConfigError(f"interleave {interleave} does not divide groups[{index}].block_size {group.block_size} (2.6)")
+        if not group.sharded or dcp_size == 1:
+            continue
+        try:
+            geometry.check_interleave(group.block_size, interleave)
+        except geometry.GeometryError as error:
+            raise ConfigError(
+                f"interleave {interleave} does not divide groups[{index}].block_size {group.block_size} (2.6)"
+            ) from error
 
 
 INPUTS = (
@@ -245,7 +251,7 @@ def configure(
         sizes=sizes,
         scheduler_block_size=scheduler,
         hash_block_size=unit,
-        alignment=unit if fine else scheduler,
+        alignment=geometry.hit_alignment(fine, unit, scheduler),
         fine_grained=fine,
         row_capacity=_row_capacity(groups, dcp_size, max_model_len, append_expansion),
         classes=_classes(groups),

@@ -8,7 +8,7 @@ A manager-level operation becomes one action or a few. The recorded driver count
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from attrs import define, field, frozen
@@ -355,10 +355,3 @@ _OPERATIONS: dict[str, Callable[[_Driver, Operation], None]] = {
     "finish": _finish,
     "reset": _reset,
 }
-
-
-def covered(recordings: Iterator[tuple[Any, Recording]]) -> Iterator[Recording]:
-    """Yield the recordings that the model covers."""
-    for _, recording in recordings:
-        if project.uncovered(recording.header) is None:
-            yield recording
