@@ -35,7 +35,8 @@ class Allocate:
     """Admit, resume or continue a request (T16).
 
     ``new_tokens`` are computed in this step, ``local`` is the adopted local hit (0 for a running request),
-    ``external`` the tokens a connector supplies synchronously behind it, ``lookahead`` extra slots.
+    ``external`` the tokens a connector supplies synchronously behind it, ``lookahead`` extra slots. ``drafts`` are the draft
+    tokens that the last of the new tokens are (T36). ``full_sequence`` asks the admission gate of T16.2 first.
     """
 
     request: int
@@ -43,6 +44,8 @@ class Allocate:
     local: int = 0
     external: int = 0
     lookahead: int = 0
+    drafts: tuple[int, ...] = ()
+    full_sequence: bool = False
 
 
 @frozen(slots=True)
@@ -50,9 +53,11 @@ class Preempt:
     """Free a running request that has no amount in the open plan (T31).
 
     Between plans (a cache reset does that) it does not keep the next plan from admitting requests (T0 part 3).
+    ``drop_stale``: outputs of its steps in flight are to be ignored when they arrive (T31.3).
     """
 
     request: int
+    drop_stale: bool = False
 
 
 @frozen(slots=True)
@@ -60,6 +65,7 @@ class Withdraw:
     """Take a request out of the open plan and preempt it (T39, then T31)."""
 
     request: int
+    drop_stale: bool = False
 
 
 @frozen(slots=True)
@@ -86,7 +92,10 @@ class Execute:
 
 @frozen(slots=True)
 class Output:
-    """Process the output of one request of the oldest executed step: the sampled tokens, empty inside a prompt (T36)."""
+    """Process the output of one request of the oldest executed step (T36).
+
+    ``tokens``: empty inside a prompt, else the accepted drafts and one sampled token.
+    """
 
     request: int
     tokens: tuple[int, ...] = ()

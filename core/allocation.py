@@ -157,8 +157,8 @@ def admit(work: Work, states: States, lists: Lists, wanted: Wanted) -> Lists:
 def adopt(work: Work, group: int, state: GroupState, blocks: tuple[int, ...], wanted: Wanted) -> GroupState:
     """Adopt a group's hit: touch it, null what is skipped, note an owed copy (T18 phase 1)."""
     size = work.config.sizes[group]
-    kind = kinds.of(work.config.groups[group].kind)
-    skip = kind.skipped_tokens(wanted.local + wanted.external) // size
+    spec = work.config.groups[group]
+    skip = kinds.of(spec.kind).skipped_tokens(spec, wanted.local + wanted.external) // size
     kept = blocks[skip:]
     work.pool = pools.touch(work.pool, kept)
     work.adopted.extend(block for block in kept if block != NULL_BLOCK)
@@ -249,4 +249,7 @@ def with_request(world: World, request: Request, pool: Pool, plan: Plan) -> Worl
         plan,
         world.steps,
         world.worker,
+        world.deferred,
+        world.issued,
+        world.processed,
     )

@@ -2,65 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from kvproof.core import contents, geometry, kinds
+from kvproof.core import groups as grouping
 from kvproof.core.errors import ConfigError
+from kvproof.core.groups import MAX_BLOCKS, MAX_ROWS, Group
+from kvproof.core.profiles import PROFILES, SOUND, VLLM_0_33_0, Profile
+
+__all__ = [
+    "INPUTS",
+    "PROFILES",
+    "SOUND",
+    "VLLM_0_33_0",
+    "Config",
+    "Group",
+    "Profile",
+    "configure",
+    "effective_sizes",
+    "gate",
+    "reconfigure",
+]
 
 MAX_DCP_SIZE = 1024
-MAX_BLOCKS = 1 << 24
-MAX_ROWS = 4096
-
-
-@frozen(slots=True)
-class Profile:
-    """The fields in which profiles differ (3.1); the defaults are ``sound``."""
-
-    name: str = "sound"
-    withdrawn_keys: Literal["rollback", "keep"] = "rollback"
-    recurrent_demand: Literal["exact", "capped"] = "exact"
-    append_guard: Literal["all_groups", "per_group"] = "all_groups"
-    clip_stops: Literal["every_group", "clip_unit"] = "every_group"
-    copy_source_guard: Literal["written", "recurrent"] = "written"
-    publish_unkeyed: Literal["no", "yes"] = "no"
-    attention_limit: Literal["full", "current"] = "full"
-    prompt_tail: Literal["P-1", "P"] = "P-1"
-    partial_key_after_promotion: Literal["readd", "drop"] = "readd"
-    zero_recurrent: Literal["no", "yes"] = "no"
-
-
-SOUND = Profile()
-VLLM_0_33_0 = Profile(
-    name="vllm-0.33.0",
-    withdrawn_keys="keep",
-    recurrent_demand="capped",
-    append_guard="per_group",
-    copy_source_guard="recurrent",
-    clip_stops="clip_unit",
-    publish_unkeyed="yes",
-    attention_limit="current",
-)
-PROFILES: tuple[Profile, ...] = (SOUND, VLLM_0_33_0)
-
-
-def profile_named(name: str) -> Profile:
-    """Return the profile of this name. Raises ConfigError that lists the known ones."""
-    for profile in PROFILES:
-        if profile.name == name:
-            return profile
-    raise ConfigError(f"no profile {name!r}; known: {', '.join(known.name for known in PROFILES)}")
-
-
-@frozen(slots=True)
-class Group:
-    """One cache group: its kind, tokens per block on one rank, and whether DCP shards it (None: the kind's default)."""
-
-    kind: str
-    block_size: int
-    sharded: bool | None = None
-    prefix_cacheable: bool = True
 
 
 @frozen(slots=True)
@@ -70,6 +36,9 @@ class Config:
     Token sizes: ``sizes`` are E per group, ``scheduler_block_size`` S, ``hash_block_size`` H, ``alignment`` A.
     ``classes`` lists groups that are looked up together, full attention first. ``cells`` maps, per group, the position
     inside a virtual block to the cells of a block's contents that hold it. ``row_capacity`` is in row entries.
+    ``recurrent`` are the groups whose blocks hold a state, ``snapshots`` those of them in align mode, ``positional`` those
+    whose blocks hold token positions; ``eagle`` tells per group whether it belongs to the EAGLE group set, and
+    ``pins_junctions`` whether ``shared_prefix_checkpoint`` is effective (3.1).
     """
 
     groups: tuple[Group, ...]
@@ -84,6 +53,14 @@ class Config:
     clip_block_size: int
     append_expansion: int
     connectors: tuple[bool, ...]
+    use_eagle: bool
+    num_draft_tokens: int
+    shared_prefix_checkpoint: bool
+    checkpoint_alignment: int | None
+    defer_block_free: bool
+    max_steps_in_flight: int
+    async_outputs: bool
+    events: bool
     profile: Profile
     sizes: tuple[int, ...]
     scheduler_block_size: int
@@ -93,30 +70,17 @@ class Config:
     row_capacity: tuple[int, ...]
     classes: tuple[tuple[int, ...], ...]
     recurrent: tuple[int, ...]
+    snapshots: tuple[int, ...]
+    positional: tuple[int, ...]
+    eagle: tuple[bool, ...]
+    pins_junctions: bool
     cells: tuple[tuple[tuple[int, ...], ...], ...]
 
 
-def _positive(name: str, value: int, limit: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
-        raise ConfigError(f"{name} must be an integer in 1..{limit}, got {value!r}")
-
-
-def _resolve_groups(groups: tuple[Group, ...], dcp_size: int) -> tuple[Group, ...]:
-    if not groups:
-        raise ConfigError("a configuration needs at least one group")
-    resolved = []
-    for index, group in enumerate(groups):
-        capabilities = kinds.of(group.kind).CAPABILITIES
-        _positive(f"groups[{index}].block_size", group.block_size, MAX_BLOCKS)
-        if not group.prefix_cacheable:
-            raise ConfigError(f"groups[{index}] ({group.kind}) cannot opt out of prefix caching: only scratch groups will")
-        sharded = capabilities.sharded_by_default if group.sharded is None else group.sharded
-        if sharded and not capabilities.may_be_sharded and dcp_size > 1:
-            raise ConfigError(
-                f"groups[{index}] ({group.kind}) cannot be sharded over {dcp_size} DCP ranks: set sharded=False (2.1)"
-            )
-        resolved.append(evolve(group, sharded=sharded))
-    return tuple(resolved)
+def _check_counts(**counts: int) -> None:
+    limits = {"dcp_size": MAX_DCP_SIZE, "max_running": MAX_ROWS, "append_expansion": MAX_ROWS}
+    for name, value in counts.items():
+        grouping.positive(name, value, limits.get(name, MAX_BLOCKS))
 
 
 def _check_interleave(groups: tuple[Group, ...], dcp_size: int, interleave: int) -> None:
@@ -145,6 +109,14 @@ INPUTS = (
     "clip_block_size",
     "append_expansion",
     "connectors",
+    "use_eagle",
+    "num_draft_tokens",
+    "shared_prefix_checkpoint",
+    "checkpoint_alignment",
+    "defer_block_free",
+    "max_steps_in_flight",
+    "async_outputs",
+    "events",
     "profile",
 )
 """The arguments of :func:`configure`, which a resolved configuration carries under the same names."""
@@ -165,16 +137,13 @@ def _check_retention(retention: int | None, scheduler: int) -> None:
 
 
 def _row_capacity(groups: tuple[Group, ...], dcp_size: int, max_model_len: int, append_expansion: int) -> tuple[int, ...]:
-    return tuple(
-        kinds.of(group.kind).row_width(group.block_size, bool(group.sharded), dcp_size, max_model_len) * append_expansion
-        for group in groups
-    )
+    return tuple(kinds.of(group.kind).row_width(group, dcp_size, max_model_len) * append_expansion for group in groups)
 
 
 def _cells(groups: tuple[Group, ...], dcp_size: int, interleave: int) -> tuple[tuple[tuple[int, ...], ...], ...]:
     return tuple(
         contents.cell_map(
-            kinds.of(group.kind).CAPABILITIES.recurrent,
+            not kinds.of(group.kind).CAPABILITIES.positions,
             group.block_size,
             bool(group.sharded),
             dcp_size,
@@ -184,12 +153,25 @@ def _cells(groups: tuple[Group, ...], dcp_size: int, interleave: int) -> tuple[t
     )
 
 
-def _classes(groups: tuple[Group, ...]) -> tuple[tuple[int, ...], ...]:
-    found: dict[Group, list[int]] = {}
+def _check_speculation(groups: tuple[Group, ...], num_draft_tokens: int) -> None:
+    if not 0 <= num_draft_tokens <= MAX_ROWS:
+        raise ConfigError(f"num_draft_tokens must be in 0..{MAX_ROWS}, got {num_draft_tokens!r}")
     for index, group in enumerate(groups):
-        found.setdefault(group, []).append(index)
-    order = sorted(found.items(), key=lambda item: not kinds.of(item[0].kind).CAPABILITIES.prefix_closed)
-    return tuple(tuple(members) for _, members in order)
+        if kinds.of(group.kind).CAPABILITIES.recurrent and group.speculative_blocks < num_draft_tokens:
+            raise ConfigError(
+                f"groups[{index}] ({group.kind}) has {group.speculative_blocks} speculative blocks: {num_draft_tokens} draft "
+                "tokens need as many, or a rejected draft could not be undone (3.6)"
+            )
+
+
+def _check_steps(
+    groups: tuple[Group, ...], num_draft_tokens: int, max_steps_in_flight: int, checkpoint_alignment: int | None
+) -> None:
+    _check_speculation(groups, num_draft_tokens)
+    if max_steps_in_flight not in (1, 2):
+        raise ConfigError(f"max_steps_in_flight must be 1 or 2, got {max_steps_in_flight!r}")
+    if checkpoint_alignment is not None:
+        grouping.positive("checkpoint_alignment", checkpoint_alignment, MAX_BLOCKS)
 
 
 def configure(
@@ -207,33 +189,41 @@ def configure(
     clip_block_size: int | None = None,
     append_expansion: int = 1,
     connectors: tuple[bool, ...] = (),
+    use_eagle: bool = False,
+    num_draft_tokens: int = 0,
+    shared_prefix_checkpoint: bool = False,
+    checkpoint_alignment: int | None = None,
+    defer_block_free: bool = False,
+    max_steps_in_flight: int = 1,
+    async_outputs: bool = False,
+    events: bool = False,
     profile: Profile = SOUND,
 ) -> Config:
     """Resolve a configuration (sections 2 and 3.1).
 
     Sizes are in tokens, ``num_blocks`` counts the null block, ``retention`` is None (dense), 0 (sparse) or a positive
-    multiple of S. ``connectors`` lists each connector's ``supports_divergent_local_hybrid_hits``.
+    multiple of S. ``connectors`` lists each connector's ``supports_divergent_local_hybrid_hits``. ``use_eagle`` turns the
+    EAGLE drop on (T35), ``num_draft_tokens`` are the most drafts of a step (T36), ``shared_prefix_checkpoint`` asks for
+    snapshots at junctions (T10.2b), ``checkpoint_alignment`` is that of a backend which exports internal checkpoints (T38),
+    ``defer_block_free`` holds freed blocks back while a step is in flight (T3), ``async_outputs`` plans with placeholders
+    (T36), ``events`` records what the key map announces (3.7).
     Raises ConfigError for every illegal combination, with the rule it breaks.
     """
-    _positive("dcp_size", dcp_size, MAX_DCP_SIZE)
-    _positive("max_running", max_running, MAX_ROWS)
-    _positive("append_expansion", append_expansion, MAX_ROWS)
-    for name, value in (("num_blocks", num_blocks), ("max_model_len", max_model_len), ("interleave", interleave)):
-        _positive(name, value, MAX_BLOCKS)
-    groups = _resolve_groups(groups, dcp_size)
+    _check_counts(dcp_size=dcp_size, max_running=max_running, append_expansion=append_expansion)
+    _check_counts(num_blocks=num_blocks, max_model_len=max_model_len, interleave=interleave)
+    groups = grouping.resolve(groups, dcp_size)
     _check_interleave(groups, dcp_size, interleave)
-    recurrent = tuple(g for g, group in enumerate(groups) if kinds.of(group.kind).CAPABILITIES.recurrent)
+    _check_steps(groups, num_draft_tokens, max_steps_in_flight, checkpoint_alignment)
+    recurrent, snapshots, positional = _groups_by_content(groups)
+    classes = grouping.lookup_classes(groups)
+    eagle = grouping.eagle_groups(groups, classes, use_eagle)
     sizes = effective_sizes(groups, dcp_size)
-    try:
-        scheduler, unit = _resolve_units(groups, sizes, hash_block_size, caching, bool(connectors))
-    except geometry.GeometryError as error:
-        raise ConfigError(str(error)) from error
+    scheduler, unit = _resolve_units(groups, sizes, hash_block_size, caching, bool(connectors))
     fine = gate(groups, sizes, unit, caching=caching, dcp_size=dcp_size, interleave=interleave)
     _check_retention(retention, scheduler)
-    chunk = max_model_len if max_chunk is None else max_chunk
-    clip = _clip_unit(groups, recurrent) if clip_block_size is None else clip_block_size
-    _positive("max_chunk", chunk, MAX_BLOCKS)
-    _positive("clip_block_size", clip, MAX_BLOCKS)
+    chunk = grouping.positive("max_chunk", max_model_len if max_chunk is None else max_chunk, MAX_BLOCKS)
+    unit_of_clipping = _clip_unit(groups, snapshots) if clip_block_size is None else clip_block_size
+    clip = grouping.positive("clip_block_size", unit_of_clipping, MAX_BLOCKS)
     return Config(
         groups=groups,
         dcp_size=dcp_size,
@@ -247,6 +237,14 @@ def configure(
         clip_block_size=clip,
         append_expansion=append_expansion,
         connectors=connectors,
+        use_eagle=use_eagle,
+        num_draft_tokens=num_draft_tokens,
+        shared_prefix_checkpoint=shared_prefix_checkpoint,
+        checkpoint_alignment=checkpoint_alignment,
+        defer_block_free=defer_block_free,
+        max_steps_in_flight=max_steps_in_flight,
+        async_outputs=async_outputs,
+        events=events,
         profile=profile,
         sizes=sizes,
         scheduler_block_size=scheduler,
@@ -254,15 +252,29 @@ def configure(
         alignment=geometry.hit_alignment(fine, unit, scheduler),
         fine_grained=fine,
         row_capacity=_row_capacity(groups, dcp_size, max_model_len, append_expansion),
-        classes=_classes(groups),
+        classes=classes,
         recurrent=recurrent,
+        snapshots=snapshots,
+        positional=positional,
+        eagle=eagle,
+        pins_junctions=shared_prefix_checkpoint and any(eagle) and fine,
         cells=_cells(groups, dcp_size, interleave),
     )
 
 
-def _clip_unit(groups: tuple[Group, ...], recurrent: tuple[int, ...]) -> int:
-    """Return the default unit of T22: a common multiple of the recurrent block sizes, 1 without such a group."""
-    return geometry.scheduler_block_size((1, *(groups[g].block_size for g in recurrent)))
+def _groups_by_content(groups: tuple[Group, ...]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Return the recurrent groups, those of them in align mode, and the groups whose blocks hold token positions."""
+    abilities = [kinds.of(group.kind).CAPABILITIES for group in groups]
+    return (
+        tuple(g for g, can in enumerate(abilities) if can.recurrent),
+        tuple(g for g, can in enumerate(abilities) if can.snapshots),
+        tuple(g for g, can in enumerate(abilities) if can.positions),
+    )
+
+
+def _clip_unit(groups: tuple[Group, ...], snapshots: tuple[int, ...]) -> int:
+    """Return the default unit of T22: a common multiple of the Mamba-align block sizes, 1 without such a group."""
+    return geometry.scheduler_block_size((1, *(groups[g].block_size for g in snapshots)))
 
 
 def effective_sizes(groups: tuple[Group, ...], dcp_size: int) -> tuple[int, ...]:
@@ -283,7 +295,7 @@ def gate(
         dcp_size=dcp_size,
         hash_block_size=unit,
         mamba_align_block_sizes=tuple(
-            group.block_size for group, can in zip(groups, capabilities, strict=True) if can.recurrent
+            group.block_size for group, can in zip(groups, capabilities, strict=True) if can.snapshots
         ),
         other_coarse_sizes=tuple(
             size
@@ -296,22 +308,25 @@ def gate(
 def _resolve_units(
     groups: tuple[Group, ...], sizes: tuple[int, ...], requested: int | None, caching: bool, connected: bool
 ) -> tuple[int, int]:
-    """Return S and H, checked (2.2, HB-1)."""
+    """Return S and H, checked (2.2, HB-1). Raises ConfigError."""
     # Without prefix caching and connectors nothing is hashed, and H need not divide anything but S.
-    cacheable = tuple(group.prefix_cacheable and (caching or connected) for group in groups)
-    scheduler = geometry.scheduler_block_size(sizes)
-    unit = geometry.hash_block_size(
-        sizes=sizes,
-        cacheable=cacheable,
-        caching=caching,
-        connected=connected,
-        requested=requested,
-    )
-    geometry.check_sizes(
-        scheduler_block=scheduler,
-        hash_block=unit,
-        block_sizes=tuple(group.block_size for group in groups),
-        sizes=sizes,
-        cacheable=cacheable,
-    )
+    cacheable = tuple(bool(group.prefix_cacheable) and (caching or connected) for group in groups)
+    try:
+        scheduler = geometry.scheduler_block_size(sizes)
+        unit = geometry.hash_block_size(
+            sizes=sizes,
+            cacheable=cacheable,
+            caching=caching,
+            connected=connected,
+            requested=requested,
+        )
+        geometry.check_sizes(
+            scheduler_block=scheduler,
+            hash_block=unit,
+            block_sizes=tuple(group.block_size for group in groups),
+            sizes=sizes,
+            cacheable=cacheable,
+        )
+    except geometry.GeometryError as error:
+        raise ConfigError(str(error)) from error
     return scheduler, unit

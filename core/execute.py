@@ -51,7 +51,7 @@ def run_copies(memory: Memory, step: Step, config: Config) -> None:
 
 def _load(world: World, memory: Memory, entry: Scheduled) -> None:
     """Let a connector fill the external tokens of a request in every group (T0 d)."""
-    for group in range(len(world.config.groups)):
+    for group in (*world.config.positional, *world.config.recurrent):
         if group in world.config.recurrent:
             node = prefixes.ancestor(world.prefixes, entry.tip, entry.start)
             column = worker.column_of(entry.start, world.config.groups[group].block_size)
@@ -91,6 +91,9 @@ def with_worker_columns(world: World, row: int, columns: tuple[int, ...]) -> Wor
         world.plan,
         world.steps,
         worker.set_columns(world.worker, row, columns),
+        world.deferred,
+        world.issued,
+        world.processed,
     )
 
 
@@ -98,9 +101,8 @@ def _forward(world: World, memory: Memory, step: Step) -> tuple[Read, ...]:
     """Write the scheduled tokens of every request, then advance the recurrent states (T0 f)."""
     config = world.config
     for entry in step.scheduled:
-        for group in range(len(config.groups)):
-            if group not in config.recurrent:
-                write_tokens(world, memory, group, entry, entry.start, entry.start + entry.amount)
+        for group in config.positional:
+            write_tokens(world, memory, group, entry, entry.start, entry.start + entry.amount)
     reads: list[Read] = []
     for entry in step.scheduled:
         end = prefixes.ancestor(world.prefixes, entry.tip, entry.start + entry.amount)

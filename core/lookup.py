@@ -54,7 +54,7 @@ def lookup_common(config: Config, pool: Pool, nodes: list[int], limit: int) -> t
                 current = min(current, found[index][0])
                 continue
             whole = kind.CAPABILITIES.prefix_closed and config.profile.attention_limit == "full"
-            hit, lists = kind.find_hit(config, pool, nodes, members, limit if whole else current)
+            hit, lists = kind.find_hit(config, pool, nodes, members, limit if whole else current, False)
             found[index] = (hit, lists)
             longest = max(longest, hit)
             current = reconcile(current, hit)
@@ -98,7 +98,7 @@ def lookup_per_group(config: Config, pool: Pool, nodes: list[int], limit: int) -
     if config.recurrent and closed and len(config.groups) > 1:
         for index, members in enumerate(config.classes):
             kind = kinds.of(config.groups[members[0]].kind)
-            found[index] = kind.find_hit(config, pool, nodes, members, limit)
+            found[index] = kind.find_hit(config, pool, nodes, members, limit, False)
         deepest = min(found[index][0] for index in closed)
         if all(hit <= deepest for hit, _ in found.values()):
             shortest = min(hit for hit, _ in found.values())

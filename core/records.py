@@ -34,6 +34,8 @@ class Record:
     """Allocate: blocks taken for external tokens, per group."""
     taken: tuple[int, ...] = ()
     """Allocate: every block handed out by the pool, in order."""
+    relocated: tuple[tuple[int, int, int, int], ...] = ()
+    """Allocate: (group, block, old column, new column) of every speculative block that moved."""
     adopted: tuple[int, ...] = ()
     """Allocate: every non-null block adopted from the lookup, in order."""
     copies: tuple[tuple[int, int, int], ...] = ()

@@ -182,7 +182,7 @@ def check_amount(world: World, request: Request, action: act.Allocate) -> None:
 
 def chunk_allowed(world: World, request: Request, start: int, amount: int) -> bool:
     """Tell whether T22 can yield this amount: for it, or for all that is left of the prompt, as the wanted tokens."""
-    if not world.config.recurrent:
+    if not world.config.snapshots:
         return True
     return amount in (
         clip(world, request, start, amount),
@@ -206,7 +206,7 @@ def clip(world: World, request: Request, start: int, wanted: int) -> int:
     )
     if config.profile.clip_stops == "clip_unit" or start >= max(request.num_prompt, request.num_tokens - 1):
         return amount
-    return retention.close_open_blocks(start, amount, tuple(config.groups[g].block_size for g in config.recurrent))
+    return retention.close_open_blocks(start, amount, tuple(config.groups[g].block_size for g in config.snapshots))
 
 
 def _running(world: World, action: str, request: int, *phases: Phase) -> Request:

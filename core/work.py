@@ -48,7 +48,9 @@ def take(work: Work, group: int, count: int) -> tuple[int, ...]:
 
 def zeroes(config: Config, group: int) -> bool:
     """Tell whether new blocks of a group are zeroed: attention ones, in models with a recurrent group (T0 b)."""
-    return bool(config.recurrent) and (group not in config.recurrent or config.profile.zero_recurrent == "yes")
+    if group in config.recurrent:
+        return config.profile.zero_recurrent == "yes"
+    return bool(config.recurrent) and group in config.positional
 
 
 def queue_copy(work: Work, group: int, source: int, destination: int) -> None:

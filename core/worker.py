@@ -41,7 +41,7 @@ def append(world: World, worker: Worker, row: int, blocks: Ids) -> Worker:
                 raise
         if ids:
             rows[group] = write_row(rows[group], row, expand(config, ids))
-    return Worker(worker.owners, tuple(rows), worker.columns)
+    return Worker(worker.owners, tuple(rows), worker.columns, worker.accepted)
 
 
 def check_capacity(config: Config, group: int, row: int, start: int, blocks: tuple[int, ...]) -> None:
@@ -73,7 +73,7 @@ def clear_row(worker: Worker, row: int, owner: int) -> Worker:
     """Empty a row in every group and give it to ``owner`` (T37.5)."""
     rows = tuple((*group[:row], (), *group[row + 1 :]) for group in worker.rows)
     owners = (*worker.owners[:row], owner, *worker.owners[row + 1 :])
-    return Worker(owners, rows, worker.columns)
+    return Worker(owners, rows, worker.columns, worker.accepted)
 
 
 def block_at(config: Config, worker: Worker, group: int, row: int, column: int) -> int:
@@ -102,4 +102,5 @@ def column_of(boundary: int, block_size: int) -> int:
 
 def set_columns(worker: Worker, row: int, columns: tuple[int, ...]) -> Worker:
     """Set the running columns of a row, one per group (3.6)."""
-    return Worker(worker.owners, worker.rows, (*worker.columns[:row], columns, *worker.columns[row + 1 :]))
+    all_columns = (*worker.columns[:row], columns, *worker.columns[row + 1 :])
+    return Worker(worker.owners, worker.rows, all_columns, worker.accepted)

@@ -38,9 +38,9 @@ class GroupState:
     """What a request holds in one group (3.3). Block ids, columns and boundaries; -1 means none.
 
     ``table`` entry j covers tokens [jE, (j+1)E). ``num_cached`` leading entries need no registration (ABSENT until T18
-    adopts or T7 registers). ``partial_index``/``partial_source``: a copy-on-write is owed there. The rest is used by
-    recurrent groups: ``allocated``, ``retired`` leading columns already nulled, and the
-    producer's ``tail_block`` at ``tail_boundary``.
+    adopts or T7 registers). ``partial_index``/``partial_source``: a copy-on-write is owed there. ``retired`` leading columns
+    are already nulled. The rest is used by recurrent groups: ``allocated``, the producer's ``tail_block`` at
+    ``tail_boundary``, and the internal checkpoint reserved at ``checkpoint_position`` in column ``checkpoint_column`` (T38).
     """
 
     table: tuple[int, ...] = ()
@@ -51,11 +51,17 @@ class GroupState:
     retired: int = 0
     tail_block: int = NONE
     tail_boundary: int = NONE
+    checkpoint_position: int = NONE
+    checkpoint_column: int = NONE
 
 
 @frozen(slots=True)
 class Request:
-    """One live request (3.3). Token counts in tokens; ``tip`` is the prefix node of its last known token."""
+    """One live request (3.3). Token counts in tokens; ``tip`` is the prefix node of its last known token.
+
+    ``in_flight`` is scheduled and not processed, ``placeholders`` counted in ``computed`` without a known token,
+    ``stale`` the part of ``in_flight`` dispatched before the last preemption, to be ignored if ``drop_stale`` (T31, T36).
+    """
 
     request: int
     context: int
@@ -69,6 +75,9 @@ class Request:
     in_flight: int = 0
     junction: int = 0
     num_preemptions: int = 0
+    placeholders: int = 0
+    stale: int = 0
+    drop_stale: bool = False
 
 
 @frozen(slots=True)
@@ -87,8 +96,10 @@ class Scheduled:
     """One request's share of a plan or step: it computes tokens [start, start + amount).
 
     ``fresh``: admitted or resumed in this plan, its rows are replaced whole. ``loaded_from`` is the local prefix behind
-    which a connector loads up to ``start`` (equal to ``start`` without external tokens). ``tip`` is the prefix node of
-    the last token known at dispatch.
+    which a connector loads up to ``start`` (equal to ``start`` without external tokens). ``drafts`` are the draft tokens
+    that end the chunk. ``samples``: the chunk reaches the end of the tokens before the drafts, so its output carries at least
+    one token. ``tip`` is the prefix node of the chunk's last token; while tokens of it are still to come from an earlier
+    step's output it is that of the last one known, ``pending`` tokens before the drafts (T0 part 7, T36).
     """
 
     request: int
@@ -96,6 +107,9 @@ class Scheduled:
     amount: int
     fresh: bool
     loaded_from: int
+    drafts: tuple[int, ...] = ()
+    samples: bool = False
+    pending: int = 0
     tip: int = NONE
     row: int = NONE
 
@@ -131,13 +145,25 @@ class Plan:
 
 @frozen(slots=True)
 class Step:
-    """A dispatched step: what it runs, the next execute sub-phase, and the requests whose output is due (T0, T36)."""
+    """A dispatched step: what it runs, the next execute sub-phase, and the requests whose output is due (T0, T36).
+
+    ``opened``: its first output was processed, and with it the frees that waited for it (T36.1).
+    """
 
     scheduled: tuple[Scheduled, ...]
     copies: tuple[tuple[int, int, int], ...]
     zero: tuple[int, ...]
     part: int
     due: tuple[int, ...]
+    opened: bool = False
+
+
+@frozen(slots=True)
+class DeferredFree:
+    """The tables of a request that was freed while a step of it was in flight: released at ``fence`` (T3, 3.4)."""
+
+    fence: int
+    tables: tuple[tuple[int, ...], ...]
 
 
 @frozen(slots=True)
@@ -145,17 +171,23 @@ class Worker:
     """The worker's side (3.6): which request owns each row, the rows per group, the running column per row and group.
 
     ``rows[g][row]`` are (kernel) block ids, ``columns[row][g]`` is the column of the running state (NONE where there
-    is none).
+    is none). ``accepted[row]`` counts the tokens kept of the row's last step: the running state lies that many columns,
+    less one, behind the running column.
     """
 
     owners: tuple[int, ...]
     rows: tuple[tuple[tuple[int, ...], ...], ...]
     columns: tuple[tuple[int, ...], ...]
+    accepted: tuple[int, ...]
 
 
 @frozen(slots=True)
 class World:
-    """Everything. ``contents`` says per block what is really in it (see ``contents``)."""
+    """Everything. ``contents`` says per block what is really in it (see ``contents``).
+
+    ``deferred`` are the frees that wait, oldest first; ``issued`` and ``processed`` count the steps with tokens that were
+    dispatched and whose output processing began, if freeing is deferred (3.4).
+    """
 
     config: Config
     phase: Phase
@@ -167,6 +199,9 @@ class World:
     plan: Plan
     steps: tuple[Step, ...]
     worker: Worker
+    deferred: tuple[DeferredFree, ...] = ()
+    issued: int = 0
+    processed: int = 0
 
 
 def new_world(config: Config) -> World:
@@ -186,5 +221,6 @@ def new_world(config: Config) -> World:
             owners=(NONE,) * config.max_running,
             rows=(rows,) * len(config.groups),
             columns=((NONE,) * len(config.groups),) * config.max_running,
+            accepted=(1,) * config.max_running,
         ),
     )

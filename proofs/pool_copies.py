@@ -6,7 +6,7 @@ from kvproof.core import config as configs
 from kvproof.core import plans
 from kvproof.core import pool as pools
 from kvproof.core.config import Group
-from kvproof.core.kinds import full_attention
+from kvproof.core.kinds import copying
 from kvproof.core.pool import NULL_BLOCK, Pool
 from kvproof.core.prefixes import Prefixes
 from kvproof.core.work import Work
@@ -35,7 +35,7 @@ def redirect_to_a_private_copy(draft: Draft, key: Key, number: int, index: int, 
     source = four.block_of(number)
     at = four.pick((0, 1), index)
     work = work_on(old)
-    state, copy = full_attention.redirect(work, 0, owing(at, source, beside))
+    state, copy = copying.redirect(work, 0, owing(at, source, beside))
     new = work.pool
     assert four.sound(new)
     assert copy == old.free[0]
@@ -58,7 +58,7 @@ def redirect_only_the_block_in_the_table(draft: Draft, key: Key, number: int, in
     remembered = four.pick((0, 1, 2, 3), other)
     at = four.pick((0, 1), index)
     state = GroupState(owing(at, source, 0).table, partial_index=at, partial_source=remembered)
-    answer = four.attempt(full_attention.redirect, work_on(old), 0, state)
+    answer = four.attempt(copying.redirect, work_on(old), 0, state)
     assert (answer is None) == (remembered != source)
 
 
@@ -68,7 +68,7 @@ def redirect_no_null_block(draft: Draft, key: Key, index: int) -> None:
     assert four.within(0, index, 1)
     old = four.pool_of(draft, key)
     at = four.pick((0, 1), index)
-    answer = four.attempt(full_attention.redirect, work_on(old), 0, owing(at, NULL_BLOCK, NULL_BLOCK))
+    answer = four.attempt(copying.redirect, work_on(old), 0, owing(at, NULL_BLOCK, NULL_BLOCK))
     assert answer is None
 
 
@@ -79,7 +79,7 @@ def drain_gives_back_both_ends(draft: Draft, key: Key, number: int) -> None:
     old = four.pool_of(draft, key)
     source = four.block_of(number)
     work = work_on(old)
-    _, copy = full_attention.redirect(work, 0, owing(0, source, NULL_BLOCK))
+    _, copy = copying.redirect(work, 0, owing(0, source, NULL_BLOCK))
     new = pools.release(work.pool, plans.copy_ends(tuple(work.copies)))
     assert four.sound(new)
     assert new.ref[copy] == 1

@@ -83,7 +83,8 @@ def cells(config: Config, group: int) -> tuple[tuple[int, ...], ...]:
 def _gate(groups: tuple[Group, ...], dcp_size: int, hash_block: int, caching: bool) -> bool:
     kinds = {"mamba_align": "mamba_align", "full_attention": "full"}
     asked = tuple(
-        naive.GateGroup(kinds[group.kind], group.block_size, is_sharded(group), group.prefix_cacheable) for group in groups
+        naive.GateGroup(kinds[group.kind], group.block_size, is_sharded(group), bool(group.prefix_cacheable))
+        for group in groups
     )
     return naive.gate(asked, caching=caching, allow=True, dcp_size=dcp_size, hash_block=hash_block)
 

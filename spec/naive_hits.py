@@ -72,7 +72,9 @@ def _facts(groups: tuple[Group, ...], dcp_size: int, hash_block: int, caching: b
 def gate(groups: tuple[Group, ...], *, caching: bool, dcp_size: int, hash_block: int) -> bool:
     """Return what 2.4 says about fine-grained hits, without a connector's veto."""
     asked = tuple(
-        naive.GateGroup(KIND_OF_GATE.get(group.kind, group.kind), group.block_size, bool(group.sharded), group.prefix_cacheable)
+        naive.GateGroup(
+            KIND_OF_GATE.get(group.kind, group.kind), group.block_size, bool(group.sharded), bool(group.prefix_cacheable)
+        )
         for group in groups
     )
     return naive.gate(asked, caching=caching, allow=True, dcp_size=dcp_size, hash_block=hash_block)

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import cast
 
 from kvproof.core.errors import ConfigError
 from kvproof.core.kinds import base, full_attention, recurrent
 
-__all__ = ["NAMES", "base", "full_attention", "of", "recurrent"]
+__all__ = ["NAMES", "base", "checked", "full_attention", "of", "recurrent"]
 
-NAMES: tuple[str, ...] = ("full_attention", "mamba_align")
+
+def checked(name: str, module: ModuleType) -> base.Kind:
+    """Return a module as a kind. Raises TypeError if it leaves a capability or a function of ``base.Kind`` unstated."""
+    stated = getattr(module, "CAPABILITIES", None)
+    if not isinstance(stated, base.Capabilities):
+        raise TypeError(f"kind {name!r}: {module.__name__} states no CAPABILITIES: give base.Capabilities(...)")
+    missing = [function for function in base.FUNCTIONS if not callable(getattr(module, function, None))]
+    if missing:
+        raise TypeError(f"kind {name!r}: {module.__name__} lacks {', '.join(missing)}: see base.Kind")
+    return cast(base.Kind, module)
+
+
+_KINDS: dict[str, base.Kind] = {
+    name: checked(name, module)
+    for name, module in (
+        ("full_attention", full_attention),
+        ("mamba_align", recurrent),
+    )
+}
+NAMES: tuple[str, ...] = tuple(_KINDS)
 
 
 def of(name: str) -> base.Kind:
     """Return the kind of this name. Raises ConfigError that lists the known ones."""
-    if name == "full_attention":
-        return cast(base.Kind, full_attention)
-    if name == "mamba_align":
-        return cast(base.Kind, recurrent)
-    raise ConfigError(f"no group kind {name!r}; known: {', '.join(NAMES)}")
+    kind = _KINDS.get(name)
+    if kind is None:
+        raise ConfigError(f"no group kind {name!r}; known: {', '.join(NAMES)}")
+    return kind

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from attrs import frozen
 
 if TYPE_CHECKING:
-    from kvproof.core.config import Config
+    from kvproof.core.config import Config, Group
     from kvproof.core.pool import Pool
     from kvproof.core.work import Work
     from kvproof.core.world import GroupState
@@ -22,11 +22,22 @@ class Capabilities:
     fine_grained_lookup: bool
     """A lookup can end inside a block."""
     prefix_closed: bool
-    """Every past token is read; hits are prefix-closed."""
+    """Every past token is read; hits are prefix-closed and can be shortened."""
+    positions: bool
+    """A block holds keys and values of token positions, one cell each."""
     recurrent: bool
     """A block holds one recurrent state."""
-    may_be_sharded: bool
+    snapshots: bool
+    """States are kept only where prefill chunks end (Mamba align): chunks are clipped, boundaries handed off."""
+    windowed: bool
+    """The kind needs a window: W of a sliding window, C of chunked local attention, in tokens."""
+    cacheable: bool
+    """The group takes part in prefix caching."""
     sharded_by_default: bool
+    may_be_sharded: bool
+    """Decode context parallelism may split the group's positions over its ranks (2.1)."""
+    several_ranks: bool
+    """The kind works on more than one DCP rank, sharded or replicated (2.1)."""
 
 
 class Admission(Protocol):
@@ -75,18 +86,22 @@ class Kind(Protocol):
 
     CAPABILITIES: Capabilities
 
-    def row_width(self, block_size: int, sharded: bool, dcp_size: int, max_model_len: int) -> int:
+    def row_width(self, spec: Group, dcp_size: int, max_model_len: int) -> int:
         """Return the entries of a worker row (2.5)."""
         ...
 
     def find_hit(
-        self, config: Config, pool: Pool, nodes: list[int], members: tuple[int, ...], limit: int
+        self, config: Config, pool: Pool, nodes: list[int], members: tuple[int, ...], limit: int, drop: bool
     ) -> tuple[int, tuple[tuple[int, ...], ...]]:
-        """Return a class's hit in tokens and its block list per member group (T11)."""
+        """Return a class's hit in tokens and its block list per member group; ``drop``: give up one EAGLE unit (T11, T35)."""
         ...
 
-    def skipped_tokens(self, computed: int) -> int:
+    def skipped_tokens(self, spec: Group, computed: int) -> int:
         """Return how many leading tokens need no blocks at ``computed`` tokens (2.8)."""
+        ...
+
+    def admission_cap(self, spec: Group, in_flight: int, max_model_len: int) -> int | None:
+        """Return the most blocks the admission gate counts for a whole sequence, None without a cap (T16.2, 2.8)."""
         ...
 
     def null_skipped(self, work: Work, group: int, state: GroupState, processed: int) -> GroupState:
@@ -110,5 +125,18 @@ class Kind(Protocol):
         ...
 
     def register(self, work: Work, group: int, state: GroupState, tokens: int) -> GroupState:
-        """Register keys for ``tokens`` cacheable tokens (T9, T10)."""
+        """Register keys for ``tokens`` cacheable tokens (T7, T9, T10)."""
         ...
+
+
+FUNCTIONS: tuple[str, ...] = (
+    "row_width",
+    "find_hit",
+    "skipped_tokens",
+    "admission_cap",
+    "null_skipped",
+    "demand",
+    "grow",
+    "register",
+)
+"""What :class:`Kind` asks of a module besides its capabilities."""

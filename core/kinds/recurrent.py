@@ -13,44 +13,57 @@ from attrs import evolve
 from kvproof.core import geometry, retention
 from kvproof.core import pool as pools
 from kvproof.core import work as works
-from kvproof.core.kinds import caching, full_attention
+from kvproof.core.kinds import caching, copying, positional
 from kvproof.core.kinds.base import Admission, Capabilities, InStep
 from kvproof.core.pool import NO_KEY, NULL_BLOCK, Pool
 from kvproof.core.work import Work
 
 if TYPE_CHECKING:
-    from kvproof.core.config import Config
+    from kvproof.core.config import Config, Group
     from kvproof.core.world import GroupState
 
 CAPABILITIES = Capabilities(
     positionally_stable=False,
     fine_grained_lookup=True,
     prefix_closed=False,
+    positions=False,
     recurrent=True,
-    may_be_sharded=False,
+    snapshots=True,
+    windowed=False,
+    cacheable=True,
     sharded_by_default=False,
+    may_be_sharded=False,
+    several_ranks=True,
 )
 
 
-def row_width(block_size: int, sharded: bool, dcp_size: int, max_model_len: int) -> int:
+def row_width(spec: Group, dcp_size: int, max_model_len: int) -> int:
     """Return the entries of a worker row: the group is never divided by the DCP size (2.5)."""
-    del sharded, dcp_size
-    return geometry.mamba_align_row_width(max_model_len, block_size, 0)
+    del dcp_size
+    return geometry.mamba_align_row_width(max_model_len, spec.block_size, spec.speculative_blocks)
 
 
-def skipped_tokens(computed: int) -> int:
+def admission_cap(spec: Group, in_flight: int, max_model_len: int) -> int | None:
+    """Return no cap: the demand already counts only the few live states (T16.2)."""
+    del spec, in_flight, max_model_len
+    return None
+
+
+def skipped_tokens(spec: Group, computed: int) -> int:
     """Return how many leading tokens need no state: all but the last computed one (2.8)."""
+    del spec
     return geometry.skipped_tokens_mamba(computed)
 
 
 def find_hit(
-    config: Config, pool: Pool, nodes: list[int], members: tuple[int, ...], limit: int
+    config: Config, pool: Pool, nodes: list[int], members: tuple[int, ...], limit: int, drop: bool
 ) -> tuple[int, tuple[tuple[int, ...], ...]]:
     """Look a class up from the right: the deepest boundary whose state every member has (T11).
 
     ``nodes[i]`` is the node of boundary (i+1)H, ``limit`` the largest hit in tokens. Returns the hit in tokens and one
-    list per member: nulls, then the block of the state.
+    list per member: nulls, then the block of the state. A state cannot be rewound: ``drop`` changes nothing (T35).
     """
+    del drop
     unit, size = config.hash_block_size, config.sizes[members[0]]
     step = unit if config.alignment < size else size
     last = min(limit, len(nodes) * unit)
@@ -67,7 +80,7 @@ def find_hit(
 
 def null_skipped(work: Work, group: int, state: GroupState, processed: int) -> GroupState:
     """Null and free every state before the running one, from the highest index down (T21 nulling)."""
-    stop = min(skipped_tokens(processed) // work.config.sizes[group], len(state.table))
+    stop = min(skipped_tokens(work.config.groups[group], processed) // work.config.sizes[group], len(state.table))
     start = state.retired
     if start >= stop:
         return state
@@ -106,12 +119,12 @@ def demand(
     if work.config.profile.recurrent_demand == "exact":
         return _demand_exact(work, group, state, adopted, wanted, copy)
     capped = min(max(geometry.ceil_div(wanted.main, size) - len(adopted) - len(state.table), 0) + copy, 1 + copy)
-    return capped + sum(1 for block in adopted if block != NULL_BLOCK and pool.ref[block] == 0)
+    return capped + positional.evictable(work, adopted)
 
 
 def owed_copy(state: GroupState, wanted: Admission, size: int) -> int:
     """Return 1 if this allocation takes a block for a copy: a debt, or a local hit inside a block (T17, COW-6)."""
-    inside = full_attention.copy_demand(wanted.local, size) if wanted.first else 0
+    inside = copying.copy_demand(wanted.local, size) if wanted.first else 0
     return 1 if state.partial_index != -1 or inside else 0
 
 
@@ -119,14 +132,14 @@ def _demand_exact(work: Work, group: int, state: GroupState, adopted: tuple[int,
     """Return exactly what T18 and T21 will take (T17 ``exact``, no speculative blocks or checkpoints)."""
     size = work.config.sizes[group]
     covered = wanted.local + wanted.external
-    skipped = skipped_tokens(covered) // size if wanted.first else 0
+    skipped = skipped_tokens(work.config.groups[group], covered) // size if wanted.first else 0
     entries = max(skipped, len(adopted)) if wanted.first else len(state.table)
     external = 0
     if wanted.first and wanted.external > 0:
         external = max(geometry.ceil_div(covered, size) - entries, 0)
     entries += external
     kept = adopted[skipped:] if wanted.first else ()
-    evictable = sum(1 for block in kept if block != NULL_BLOCK and work.pool.ref[block] == 0)
+    evictable = positional.evictable(work, kept)
     required = geometry.ceil_div(wanted.main, size)
     if required <= entries and not copy:
         return external + evictable
@@ -147,7 +160,7 @@ def grow(work: Work, group: int, state: GroupState, wanted: Admission) -> tuple[
     if owed and state.allocated:
         state = _pay_as_producer(work, group, state)
     elif owed:
-        state, copied = full_attention.redirect(work, group, state)
+        state, copied = copying.redirect(work, group, state)
         appended = (copied, *appended)
     blocks = works.take(work, group, max(required - len(state.table), 0))
     state = evolve(state, table=state.table + blocks, allocated=True)
@@ -159,7 +172,7 @@ def _pay_as_producer(work: Work, group: int, state: GroupState) -> GroupState:
     source = state.partial_source
     (copy,) = works.take(work, group, 1)
     work.pool = move_keys(work.pool, source, copy)
-    work.pool = full_attention.retain(work.pool, source)
+    work.pool = copying.retain(work.pool, source)
     works.queue_copy(work, group, source, copy)
     if work.pool.key_node[copy] != NO_KEY:
         publish(work, group, copy, state.tail_boundary)

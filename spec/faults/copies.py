@@ -8,7 +8,7 @@ from kvproof.core import allocation, contents, execute, plans
 from kvproof.core import pool as pools
 from kvproof.core import work as works
 from kvproof.core.config import Config
-from kvproof.core.kinds import full_attention, recurrent
+from kvproof.core.kinds import copying, recurrent
 from kvproof.core.pool import Pool
 from kvproof.core.work import Work
 from kvproof.core.world import GroupState, Plan, Step
@@ -32,7 +32,7 @@ def _appended(state: GroupState, index: int, copy: int) -> GroupState:
 
 
 def _producer_redirected(work: Work, group: int, state: GroupState) -> GroupState:
-    state, _ = full_attention.redirect(work, group, state)
+    state, _ = copying.redirect(work, group, state)
     return evolve(state, tail_block=-1, tail_boundary=-1)
 
 
@@ -99,7 +99,7 @@ FAULTS: tuple[Fault, ...] = (
         "the private block is appended to the table and does not replace the shared one",
         "src",
         ("TB-2",),
-        ((full_attention, "settle", _appended),),
+        ((copying, "settle", _appended),),
         scopes=("fa4-m2-n4", "fa4-m4-n2"),
     ),
     Fault(
@@ -139,7 +139,7 @@ FAULTS: tuple[Fault, ...] = (
         "the demand of an allocation leaves out the block that a copy will take",
         "src",
         ("COW-6", "PC-7"),
-        ((full_attention, "copy_demand", _no_block_for_the_copy),),
+        ((copying, "copy_demand", _no_block_for_the_copy),),
         scopes=("fa2-m4-n4", "fa8-m2-n2"),
     ),
     Fault(
@@ -147,7 +147,7 @@ FAULTS: tuple[Fault, ...] = (
         "no reference of its own protects an end of a copy, so the drain gives back the table's",
         "src",
         ("PC-3", "PC-5"),
-        ((full_attention, "retain", _no_reference),),
+        ((copying, "retain", _no_reference),),
         scopes=("fa8-m2-n2", "fa4-m2-n4"),
     ),
     Fault(

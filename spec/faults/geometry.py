@@ -14,9 +14,8 @@ _fine_grained_gate = geometry.fine_grained_gate
 _gate = configs.gate
 
 
-def _width_scaled_for_every_group(block_size: int, sharded: bool, dcp_size: int, max_model_len: int) -> int:
-    del sharded
-    return geometry.ceil_div(max_model_len, block_size * dcp_size)
+def _width_scaled_for_every_group(spec: Group, dcp_size: int, max_model_len: int) -> int:
+    return geometry.ceil_div(max_model_len, spec.block_size * dcp_size)
 
 
 def _size_scaled_for_every_group(block_size: int, sharded: bool, dcp_size: int) -> int:

@@ -20,9 +20,9 @@ _publish = recurrent.publish
 
 
 def _miss_is_a_hit(
-    config: Config, pool: Pool, nodes: list[int], members: tuple[int, ...], limit: int
+    config: Config, pool: Pool, nodes: list[int], members: tuple[int, ...], limit: int, drop: bool
 ) -> tuple[int, tuple[tuple[int, ...], ...]]:
-    hit, lists = _find_hit(config, pool, nodes, members, limit)
+    hit, lists = _find_hit(config, pool, nodes, members, limit, drop)
     if hit or config.classes[0] == members:
         return hit, lists
     # without a state the attention hit stands, and null entries take the place of the state

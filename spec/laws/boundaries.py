@@ -17,7 +17,7 @@ from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 def _accepted_sizes(config: Config) -> Findings:
     """HB-1: S and H of the configuration, and which prefix match units are accepted for its groups."""
     spans = naive_hits.facts(config).spans
-    cacheable = tuple(group.prefix_cacheable for group in config.groups)
+    cacheable = tuple(bool(group.prefix_cacheable) for group in config.groups)
     active = config.caching or bool(config.connectors)
     found = []
     units = {1, 2, 3, config.hash_block_size, *spans, min(spans) + 1, naive.common_multiple(spans)}

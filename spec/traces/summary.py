@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from attrs import define, field
 
-from kvproof.core.config import profile_named
+from kvproof.core.profiles import profile_named
 from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Law

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from kvproof.core.config import PROFILES, SOUND, VLLM_0_33_0, Group, configure, profile_named
+from kvproof.core.config import PROFILES, SOUND, VLLM_0_33_0, Group, configure
 from kvproof.core.errors import ConfigError
 from kvproof.core.kinds import base
+from kvproof.core.profiles import profile_named
 
 FULL, MAMBA = Group("full_attention", 4), Group("mamba_align", 4)
 
@@ -74,7 +75,7 @@ def test_bad_groups() -> None:
         configure(())
     with pytest.raises(ConfigError, match="no group kind 'mamba'; known: full_attention, mamba_align"):
         configure((Group("mamba", 4),))
-    with pytest.raises(ConfigError, match=r"groups\[1\].block_size"):
+    with pytest.raises(ConfigError, match=r"groups\[1\] \(mamba_align\): block_size"):
         configure((FULL, Group("mamba_align", 0)))
     with pytest.raises(ConfigError, match="cannot be sharded over 2 DCP ranks"):
         configure((FULL, Group("mamba_align", 4, True)), dcp_size=2)

@@ -273,7 +273,7 @@ def test_a_row_without_the_column_is_a_broken_contract() -> None:
 def test_no_row_is_left() -> None:
     """T37.5: admission has counted rows before, so running out at dispatch is a typed error and not an index error."""
     with pytest.raises(errors.TooManyRunning, match="all 1 worker rows are taken"):
-        plans.free_row(Worker(owners=(3,), rows=(((),),), columns=((-1,),)))
+        plans.free_row(Worker(owners=(3,), rows=(((),),), columns=((-1,),), accepted=(1,)))
 
 
 def test_a_prompt_tail_beyond_the_table_is_not_registered() -> None:

@@ -102,12 +102,12 @@ for place, name, replacement in faults.by_id({fault!r}).patches:
 UNCHECKED_REDIRECT = """
 def unchecked(work, group, state):
     (copy,) = works.take(work, group, 1)
-    work.pool = full_attention.retain(work.pool, copy)
+    work.pool = copying.retain(work.pool, copy)
     works.queue_copy(work, group, state.partial_source, copy)
-    return full_attention.settle(state, state.partial_index, copy), copy
+    return copying.settle(state, state.partial_index, copy), copy
 
 from kvproof.core import work as works
-full_attention.redirect = unchecked
+copying.redirect = unchecked
 """
 
 # (module of the contracts, contracts that must be refuted, the text that plants the fault)

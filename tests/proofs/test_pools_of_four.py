@@ -8,7 +8,7 @@ import pytest
 from attrs import evolve
 
 from kvproof.core import pool as pools
-from kvproof.core.kinds import full_attention
+from kvproof.core.kinds import copying
 from kvproof.core.pool import NO_KEY, Pool
 from kvproof.proofs import pool_copies
 from kvproof.proofs import pools_of_four as four
@@ -74,7 +74,7 @@ def renamed(pool, names):
 
 def redirect(pool, source):
     work = pool_copies.work_on(pool)
-    full_attention.redirect(work, 0, pool_copies.owing(0, source, 0))
+    copying.redirect(work, 0, pool_copies.owing(0, source, 0))
     return work.pool
 
 

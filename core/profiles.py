@@ -1,0 +1,54 @@
+"""Profiles: the fields in which the sound semantics and a release differ (3.1)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from attrs import frozen
+
+from kvproof.core.errors import ConfigError
+
+
+@frozen(slots=True)
+class Profile:
+    """The fields in which profiles differ (3.1); the defaults are ``sound``."""
+
+    name: str = "sound"
+    withdrawn_keys: Literal["rollback", "keep"] = "rollback"
+    recurrent_demand: Literal["exact", "capped"] = "exact"
+    deferred_free_order: Literal["per_group", "flattened"] = "per_group"
+    eagle_replay_unit: Literal["A", "S"] = "A"
+    removed_event: Literal["last_copy", "each_copy"] = "last_copy"
+    append_guard: Literal["all_groups", "per_group"] = "all_groups"
+    clip_stops: Literal["every_group", "clip_unit"] = "every_group"
+    copy_source_guard: Literal["written", "recurrent"] = "written"
+    publish_unkeyed: Literal["no", "yes"] = "no"
+    attention_limit: Literal["full", "current"] = "full"
+    prompt_tail: Literal["P-1", "P"] = "P-1"
+    partial_key_after_promotion: Literal["readd", "drop"] = "readd"
+    zero_recurrent: Literal["no", "yes"] = "no"
+
+
+SOUND = Profile()
+VLLM_0_33_0 = Profile(
+    name="vllm-0.33.0",
+    withdrawn_keys="keep",
+    recurrent_demand="capped",
+    deferred_free_order="flattened",
+    eagle_replay_unit="S",
+    removed_event="each_copy",
+    append_guard="per_group",
+    copy_source_guard="recurrent",
+    clip_stops="clip_unit",
+    publish_unkeyed="yes",
+    attention_limit="current",
+)
+PROFILES: tuple[Profile, ...] = (SOUND, VLLM_0_33_0)
+
+
+def profile_named(name: str) -> Profile:
+    """Return the profile of this name. Raises ConfigError that lists the known ones."""
+    for profile in PROFILES:
+        if profile.name == name:
+            return profile
+    raise ConfigError(f"no profile {name!r}; known: {', '.join(known.name for known in PROFILES)}")
