@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from attrs import frozen
 
@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 MAX_DCP_SIZE = 1024
+MAX_STEPS_IN_FLIGHT = 2
 
 
 @frozen(slots=True)
@@ -77,10 +78,25 @@ class Config:
     cells: tuple[tuple[tuple[int, ...], ...], ...]
 
 
-def _check_counts(**counts: int) -> None:
-    limits = {"dcp_size": MAX_DCP_SIZE, "max_running": MAX_ROWS, "append_expansion": MAX_ROWS}
-    for name, value in counts.items():
-        grouping.positive(name, value, limits.get(name, MAX_BLOCKS))
+def _check_counts(given: dict[str, Any]) -> None:
+    """Refuse numbers out of range. Raises ConfigError."""
+    for name, value, limit in (
+        ("dcp_size", given["dcp_size"], MAX_DCP_SIZE),
+        ("max_running", given["max_running"], MAX_ROWS),
+        ("append_expansion", given["append_expansion"], MAX_ROWS),
+        ("num_blocks", given["num_blocks"], MAX_BLOCKS),
+        ("max_model_len", given["max_model_len"], MAX_BLOCKS),
+        ("interleave", given["interleave"], MAX_BLOCKS),
+        ("max_steps_in_flight", given["max_steps_in_flight"], MAX_STEPS_IN_FLIGHT),
+    ):
+        grouping.positive(name, value, limit)
+    for name, optional in (
+        ("max_chunk", given["max_chunk"]),
+        ("clip_block_size", given["clip_block_size"]),
+        ("checkpoint_alignment", given["checkpoint_alignment"]),
+    ):
+        if optional is not None:
+            grouping.positive(name, optional, MAX_BLOCKS)
 
 
 def _check_interleave(groups: tuple[Group, ...], dcp_size: int, interleave: int) -> None:
@@ -95,31 +111,57 @@ def _check_interleave(groups: tuple[Group, ...], dcp_size: int, interleave: int)
             ) from error
 
 
-INPUTS = (
-    "groups",
-    "dcp_size",
-    "interleave",
-    "hash_block_size",
-    "max_model_len",
-    "num_blocks",
-    "retention",
-    "caching",
-    "max_running",
-    "max_chunk",
-    "clip_block_size",
-    "append_expansion",
-    "connectors",
-    "use_eagle",
-    "num_draft_tokens",
-    "shared_prefix_checkpoint",
-    "checkpoint_alignment",
-    "defer_block_free",
-    "max_steps_in_flight",
-    "async_outputs",
-    "events",
-    "profile",
-)
-"""The arguments of :func:`configure`, which a resolved configuration carries under the same names."""
+class Settings(TypedDict, total=False):
+    """The arguments of :func:`configure` besides the groups; a resolved configuration carries them by the same names."""
+
+    dcp_size: int
+    interleave: int
+    hash_block_size: int | None
+    max_model_len: int
+    num_blocks: int
+    retention: int | None
+    caching: bool
+    max_running: int
+    max_chunk: int | None
+    clip_block_size: int | None
+    append_expansion: int
+    connectors: tuple[bool, ...]
+    use_eagle: bool
+    num_draft_tokens: int
+    shared_prefix_checkpoint: bool
+    checkpoint_alignment: int | None
+    defer_block_free: bool
+    max_steps_in_flight: int
+    async_outputs: bool
+    events: bool
+    profile: Profile
+
+
+DEFAULTS: Settings = {
+    "dcp_size": 1,
+    "interleave": 1,
+    "hash_block_size": None,
+    "max_model_len": 1024,
+    "num_blocks": 16,
+    "retention": None,
+    "caching": True,
+    "max_running": 8,
+    "max_chunk": None,
+    "clip_block_size": None,
+    "append_expansion": 1,
+    "connectors": (),
+    "use_eagle": False,
+    "num_draft_tokens": 0,
+    "shared_prefix_checkpoint": False,
+    "checkpoint_alignment": None,
+    "defer_block_free": False,
+    "max_steps_in_flight": 1,
+    "async_outputs": False,
+    "events": False,
+    "profile": SOUND,
+}
+INPUTS: tuple[str, ...] = ("groups", *DEFAULTS)
+"""The names of everything that :func:`configure` takes."""
 
 
 def reconfigure(config: Config, **changes: Any) -> Config:
@@ -164,42 +206,8 @@ def _check_speculation(groups: tuple[Group, ...], num_draft_tokens: int) -> None
             )
 
 
-def _check_steps(
-    groups: tuple[Group, ...], num_draft_tokens: int, max_steps_in_flight: int, checkpoint_alignment: int | None
-) -> None:
-    _check_speculation(groups, num_draft_tokens)
-    if max_steps_in_flight not in (1, 2):
-        raise ConfigError(f"max_steps_in_flight must be 1 or 2, got {max_steps_in_flight!r}")
-    if checkpoint_alignment is not None:
-        grouping.positive("checkpoint_alignment", checkpoint_alignment, MAX_BLOCKS)
-
-
-def configure(
-    groups: tuple[Group, ...],
-    *,
-    dcp_size: int = 1,
-    interleave: int = 1,
-    hash_block_size: int | None = None,
-    max_model_len: int = 1024,
-    num_blocks: int = 16,
-    retention: int | None = None,
-    caching: bool = True,
-    max_running: int = 8,
-    max_chunk: int | None = None,
-    clip_block_size: int | None = None,
-    append_expansion: int = 1,
-    connectors: tuple[bool, ...] = (),
-    use_eagle: bool = False,
-    num_draft_tokens: int = 0,
-    shared_prefix_checkpoint: bool = False,
-    checkpoint_alignment: int | None = None,
-    defer_block_free: bool = False,
-    max_steps_in_flight: int = 1,
-    async_outputs: bool = False,
-    events: bool = False,
-    profile: Profile = SOUND,
-) -> Config:
-    """Resolve a configuration (sections 2 and 3.1).
+def configure(groups: tuple[Group, ...], **settings: Unpack[Settings]) -> Config:
+    """Resolve a configuration (sections 2 and 3.1); what is not given has the value of ``DEFAULTS``.
 
     Sizes are in tokens, ``num_blocks`` counts the null block, ``retention`` is None (dense), 0 (sparse) or a positive
     multiple of S. ``connectors`` lists each connector's ``supports_divergent_local_hybrid_hits``. ``use_eagle`` turns the
@@ -209,57 +217,38 @@ def configure(
     (T36), ``events`` records what the key map announces (3.7).
     Raises ConfigError for every illegal combination, with the rule it breaks.
     """
-    _check_counts(dcp_size=dcp_size, max_running=max_running, append_expansion=append_expansion)
-    _check_counts(num_blocks=num_blocks, max_model_len=max_model_len, interleave=interleave)
+    given: dict[str, Any] = {**DEFAULTS, **settings}
+    dcp_size, interleave, caching = given["dcp_size"], given["interleave"], given["caching"]
+    _check_counts(given)
     groups = grouping.resolve(groups, dcp_size)
     _check_interleave(groups, dcp_size, interleave)
-    _check_steps(groups, num_draft_tokens, max_steps_in_flight, checkpoint_alignment)
+    _check_speculation(groups, given["num_draft_tokens"])
+    sizes = effective_sizes(groups, dcp_size)
+    scheduler, unit = _resolve_units(groups, sizes, given["hash_block_size"], caching, bool(given["connectors"]))
+    fine = gate(groups, sizes, unit, caching=caching, dcp_size=dcp_size, interleave=interleave)
+    _check_retention(given["retention"], scheduler)
     recurrent, snapshots, positional = _groups_by_content(groups)
     classes = grouping.lookup_classes(groups)
-    eagle = grouping.eagle_groups(groups, classes, use_eagle)
-    sizes = effective_sizes(groups, dcp_size)
-    scheduler, unit = _resolve_units(groups, sizes, hash_block_size, caching, bool(connectors))
-    fine = gate(groups, sizes, unit, caching=caching, dcp_size=dcp_size, interleave=interleave)
-    _check_retention(retention, scheduler)
-    chunk = grouping.positive("max_chunk", max_model_len if max_chunk is None else max_chunk, MAX_BLOCKS)
-    unit_of_clipping = _clip_unit(groups, snapshots) if clip_block_size is None else clip_block_size
-    clip = grouping.positive("clip_block_size", unit_of_clipping, MAX_BLOCKS)
-    return Config(
-        groups=groups,
-        dcp_size=dcp_size,
-        interleave=interleave,
-        max_model_len=max_model_len,
-        num_blocks=num_blocks,
-        retention=retention,
-        caching=caching,
-        max_running=max_running,
-        max_chunk=chunk,
-        clip_block_size=clip,
-        append_expansion=append_expansion,
-        connectors=connectors,
-        use_eagle=use_eagle,
-        num_draft_tokens=num_draft_tokens,
-        shared_prefix_checkpoint=shared_prefix_checkpoint,
-        checkpoint_alignment=checkpoint_alignment,
-        defer_block_free=defer_block_free,
-        max_steps_in_flight=max_steps_in_flight,
-        async_outputs=async_outputs,
-        events=events,
-        profile=profile,
-        sizes=sizes,
-        scheduler_block_size=scheduler,
-        hash_block_size=unit,
-        alignment=geometry.hit_alignment(fine, unit, scheduler),
-        fine_grained=fine,
-        row_capacity=_row_capacity(groups, dcp_size, max_model_len, append_expansion),
-        classes=classes,
-        recurrent=recurrent,
-        snapshots=snapshots,
-        positional=positional,
-        eagle=eagle,
-        pins_junctions=shared_prefix_checkpoint and any(eagle) and fine,
-        cells=_cells(groups, dcp_size, interleave),
-    )
+    eagle = grouping.eagle_groups(groups, classes, given["use_eagle"])
+    resolved: dict[str, Any] = {
+        **given,
+        "hash_block_size": unit,
+        "max_chunk": given["max_model_len"] if given["max_chunk"] is None else given["max_chunk"],
+        "clip_block_size": _clip_unit(groups, snapshots) if given["clip_block_size"] is None else given["clip_block_size"],
+        "sizes": sizes,
+        "scheduler_block_size": scheduler,
+        "alignment": geometry.hit_alignment(fine, unit, scheduler),
+        "fine_grained": fine,
+        "row_capacity": _row_capacity(groups, dcp_size, given["max_model_len"], given["append_expansion"]),
+        "classes": classes,
+        "recurrent": recurrent,
+        "snapshots": snapshots,
+        "positional": positional,
+        "eagle": eagle,
+        "pins_junctions": given["shared_prefix_checkpoint"] and any(eagle) and fine,
+        "cells": _cells(groups, dcp_size, interleave),
+    }
+    return Config(groups=groups, **resolved)
 
 
 def _groups_by_content(groups: tuple[Group, ...]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

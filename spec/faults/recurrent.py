@@ -42,7 +42,8 @@ def _column_in_smallest_blocks(config: Config, group: int, computed: int) -> int
 def _clipped_at_hash_blocks(groups: tuple[Group, ...], **settings: Any) -> Config:
     config = _configure(groups, **settings)
     profile = evolve(config.profile, clip_stops="clip_unit")
-    return _configure(groups, **{**settings, "clip_block_size": config.hash_block_size, "profile": profile})
+    settings |= {"clip_block_size": config.hash_block_size, "profile": profile}
+    return _configure(groups, **settings)
 
 
 def _published_at_the_block_end(work: Work, group: int, block: int, boundary: int) -> None:
