@@ -14,7 +14,12 @@ from kvproof.core.world import Request, Status, World
 from kvproof.spec.traces.format import Config as RecordedConfig
 from kvproof.spec.traces.format import Header
 
-KINDS = {"full_attention": "full_attention", "mamba": "mamba_align"}
+KINDS = {
+    "full_attention": "full_attention",
+    "sliding_window": "sliding_window",
+    "chunked_local": "chunked_local",
+    "mamba": "mamba_align",
+}
 STATUS = {Status.WAITING: "waiting", Status.RUNNING: "running", Status.PREEMPTED: "preempted"}
 
 
@@ -30,12 +35,6 @@ def uncovered(header: Header) -> str | None:
             return f"{group.kind} groups"
         if group.kind == "mamba" and group.mamba_cache_mode != "align":
             return f"mamba groups in {group.mamba_cache_mode} mode"
-        if group.num_speculative_blocks:
-            return "speculative blocks"
-        if group.is_eagle_group:
-            return "draft groups"
-    if config.use_eagle or config.num_draft_tokens:
-        return "a drafter"
     return None
 
 
@@ -46,7 +45,17 @@ def model_config(header: Header, profile: Profile) -> Config:
     if reason is not None:
         raise ConfigError(f"the model does not cover {reason} yet")
     return configure(
-        tuple(Group(KINDS[group.kind], group.block_size, group.dcp_sharded) for group in config.groups),
+        tuple(
+            Group(
+                KINDS[group.kind],
+                group.block_size,
+                group.dcp_sharded,
+                window=group.window,
+                speculative_blocks=group.num_speculative_blocks or 0,
+                draft=bool(group.is_eagle_group),
+            )
+            for group in config.groups
+        ),
         dcp_size=config.dcp_world_size,
         hash_block_size=config.hash_block_size,
         max_model_len=config.max_model_len,
@@ -55,6 +64,8 @@ def model_config(header: Header, profile: Profile) -> Config:
         max_running=config.max_running,
         max_chunk=config.max_step_tokens,
         clip_block_size=config.clip_block_size,
+        use_eagle=config.use_eagle,
+        num_draft_tokens=config.num_draft_tokens,
         profile=profile,
     )
 

@@ -36,6 +36,8 @@ DECLARED: tuple[tuple[str, str], ...] = (
         "recorded behind begin_step; for the model it happens between plans, as in a cache reset (T31)",
     ),
 )
+NO_TOKEN = (1 << 31) - 1
+"""A token that no recording contains: the value of a draft that was rejected."""
 PROFILE_OF_ENGINE: dict[tuple[str, str], Profile] = {("vllm", "0.33.0"): VLLM_0_33_0}
 
 
@@ -111,7 +113,9 @@ def replay(recording: Recording, laws: Sequence[Law] = (), profile: Profile | No
         return outcome
     driver = _Driver(config, outcome, Judge(laws))
     outcome.violations += driver.judge.configuration(config)
+    driver.outputs = _recorded_outputs(recording)
     for operation, state in recording.states():
+        driver.index = operation.index
         try:
             driver.perform(operation)
             driver.compare(state.device, state.requests, state.step)
@@ -148,6 +152,8 @@ class _Driver:
     drained: bool = True
     opening: bool = False
     submitted: int = 0
+    index: int = 0
+    outputs: dict[str, list[tuple[int, list[int], int]]] = field(factory=dict)
     last_pool: object = None
     last_device: dict[str, Any] = field(factory=dict)
     rows: dict[str, tuple[object, dict[str, Any]]] = field(factory=dict)
@@ -164,6 +170,20 @@ class _Driver:
                 "submitted; record again"
             )
         return self.ids[name]
+
+    def drafts_of(self, name: str, count: int) -> tuple[int, ...]:
+        """Return draft tokens that explain the recorded output: its first tokens were accepted, the others are no token's.
+
+        A recording counts drafts and does not say what they were.
+        """
+        if count == 0:
+            return ()
+        tokens: list[int] = []
+        for index, sampled, rejected in self.outputs.get(name, ()):
+            if index > self.index:
+                tokens = sampled[: count - rejected]
+                break
+        return (*tokens, *(NO_TOKEN,) * (count - len(tokens)))
 
     def act(self, action: Action) -> Record:
         """Apply an action and judge it; a refusal is a divergence, since the engine did it."""
@@ -217,6 +237,16 @@ class _Driver:
         for step in self.world.steps:
             for request in step.due:
                 self.act(act.Output(request))
+
+
+def _recorded_outputs(recording: Recording) -> dict[str, list[tuple[int, list[int], int]]]:
+    """Return per request the (operation, sampled tokens, rejected drafts) of its outputs, in order."""
+    found: dict[str, list[tuple[int, list[int], int]]] = {}
+    for operation in recording.operations:
+        if operation.op == "append_token":
+            args = operation.args
+            found.setdefault(args.request, []).append((operation.index, list(args.tokens), args.rejected))
+    return found
 
 
 def _differ(where: str, expected: dict[str, Any], recorded: dict[str, Any]) -> None:
@@ -280,8 +310,8 @@ def _allocate(driver: _Driver, operation: Operation) -> None:
     running = {live.request for live in driver.world.requests if live.status is Status.RUNNING}
     _equal("first", request not in running, args.first)
     _equal("async_load", False, args.async_load)
-    _equal("drafts", 0, args.drafts)
-    record = driver.act(act.Allocate(request, args.new_tokens, args.local, args.external, args.lookahead))
+    drafts = driver.drafts_of(args.request, args.drafts)
+    record = driver.act(act.Allocate(request, args.new_tokens, args.local, args.external, args.lookahead, drafts))
     _equal("admitted", record.admitted, operation.result.admitted)
     if record.admitted:
         _equal("new_blocks", _lists(record.new_blocks), operation.result.new_blocks)
@@ -325,7 +355,6 @@ def _end_step(driver: _Driver, operation: Operation) -> None:
 
 def _append_token(driver: _Driver, operation: Operation) -> None:
     args = operation.args
-    _equal("rejected", 0, args.rejected)
     record = driver.act(act.Output(driver.id_of(operation), tuple(args.tokens)))
     _equal("num_tokens", record.num_tokens, operation.result.num_tokens)
 
