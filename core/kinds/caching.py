@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from kvproof.core import geometry
 from kvproof.core import pool as pools
 from kvproof.core.pool import NULL_BLOCK
 from kvproof.core.work import Work
@@ -43,3 +44,17 @@ def partial_node(work: Work, group: int, boundary: int) -> int:
     """Return the prefix node of a partial entry: that of the boundary itself, by raw hash index (T8)."""
     del group
     return boundary_node(work, boundary)
+
+
+def reach(work: Work) -> tuple[int, ...]:
+    """Return the token counts at which a resend of the request may resume, which the retention masks keep (2.9).
+
+    Its replay boundaries, its junction, and a block before the junction for every group of the EAGLE group set.
+    """
+    config = work.config
+    unit = config.alignment if config.profile.eagle_replay_unit == "A" else config.scheduler_block_size
+    boundaries = geometry.replay_boundaries(work.num_prompt, unit, any(config.eagle))
+    if not work.junction:
+        return boundaries
+    before = tuple(work.junction - size for size, eagle in zip(config.sizes, config.eagle, strict=True) if eagle)
+    return (*boundaries, work.junction, *before)
