@@ -94,6 +94,11 @@ def swa_store_mask(
     return num_storable - kept <= index < num_storable
 
 
+def most_in_flight(max_chunk: int, max_steps: int) -> int:
+    """Most tokens of a request that can be scheduled and not yet processed: a largest chunk in every step in flight (2.8)."""
+    return max_chunk * max_steps
+
+
 def admission_cap_window(window: int, extra: int, inflight: int, max_model_len: int, block_size: int) -> int:
     """Most blocks that admission counts for a sliding-window group; all but `block_size` in tokens too (2.8)."""
     return geometry.ceil_div(min(window - 1 + extra + inflight, max_model_len), block_size) + 1

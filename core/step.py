@@ -119,7 +119,7 @@ def _allocate(world: World, action: act.Allocate) -> tuple[World, Record]:
         lists = _adopted_lists(world, action)
     check_amount(world, request, action)
     wanted = allocation.wanted_tokens(world.config, request, action.new_tokens, action.local, action.external, action.lookahead)
-    return allocation.allocate(world, request, wanted, lists)
+    return allocation.allocate(world, request, wanted, lists, action.full_sequence)
 
 
 def _check_running(world: World, action: act.Allocate) -> None:

@@ -329,7 +329,7 @@ def register(work: Work, group: int, state: GroupState, tokens: int) -> GroupSta
 def kept_entries(work: Work, group: int) -> Callable[[int], bool]:
     """Return the retention mask of a request: which full entries are registered (2.9)."""
     config = work.config
-    reach = caching.reach(work)
+    reach = caching.reach(work, group)
     size = config.sizes[group]
     return lambda index: retention.mamba_mask(index, size, config.alignment, config.retention, reach)
 
