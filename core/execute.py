@@ -7,6 +7,8 @@ the running recurrent state to its new column (e), forward (f). Waiting for tran
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from kvproof.core import contents, geometry, prefixes, worker
 from kvproof.core.config import Config
 from kvproof.core.contents import Cells
@@ -151,3 +153,12 @@ def write_tokens(world: World, memory: Memory, group: int, entry: Scheduled, sta
             nodes[position - start : last - start],
         )
         position = last
+
+
+def settle_accepted(world: World, entry: Scheduled, kept: int) -> World:
+    """Note how many tokens of a row's last step were kept, the accepted drafts and one more (3.6, T36.5)."""
+    accepted = world.worker.accepted
+    if accepted[entry.row] == kept:
+        return world
+    accepted = (*accepted[: entry.row], kept, *accepted[entry.row + 1 :])
+    return evolve(world, worker=evolve(world.worker, accepted=accepted))
