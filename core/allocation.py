@@ -57,6 +57,8 @@ def allocate(world: World, request: Request, wanted: Wanted, lists: Lists, full_
         num_prompt=request.num_prompt,
         junction=request.junction,
         nodes=prefixes.boundary_nodes(world.prefixes, request.tip, config.hash_block_size),
+        num_tokens=request.num_tokens,
+        computed=request.computed,
     )
     free = len(work.pool.free)
     if full_sequence and (need := gate_demand(world, work, request, lists, wanted)) > free:
@@ -64,6 +66,7 @@ def allocate(world: World, request: Request, wanted: Wanted, lists: Lists, full_
         return refused(world, request, work, states, lists), Record("Allocate", admitted=False, demand=need, free_before=free)
     states = null_windows(work, request, wanted)
     need = total_demand(world, work, states, lists, wanted)
+    keep_reservations(work, states)
     free = len(work.pool.free)
     if need > free:
         return refused(world, request, work, states, lists), Record("Allocate", admitted=False, demand=need, free_before=free)
@@ -85,6 +88,7 @@ def allocate(world: World, request: Request, wanted: Wanted, lists: Lists, full_
         new_blocks=tuple(new_blocks),
         external_blocks=external,
         taken=tuple(work.taken),
+        relocated=tuple(work.relocated),
         adopted=tuple(work.adopted),
     )
 
@@ -120,6 +124,12 @@ def total_demand(world: World, work: Work, states: States, lists: Lists, wanted:
         kinds.of(work.config.groups[group].kind).demand(work, group, state, lists[group], wanted, step)
         for group, state in enumerate(states)
     )
+
+
+def keep_reservations(work: Work, states: States) -> None:
+    """Note what the demand decided on internal checkpoints, also if the allocation is then refused (T38, PC-9)."""
+    for group, (position, column) in work.checkpoints.items():
+        states[group] = evolve(states[group], checkpoint_position=position, checkpoint_column=column)
 
 
 @frozen(slots=True)
