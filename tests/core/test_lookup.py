@@ -75,6 +75,23 @@ def test_sliding_window(window: int, keyed: tuple[int, ...], hit: int, entries: 
     assert joint(config, 18, keyed) == (hit, [entries], 0)
 
 
+@pytest.mark.parametrize(
+    ("empty", "keyed", "hit"),
+    [("nothing", (), (16, [0, 0, 0, 0])), ("one_block", (), (0, [])), ("one_block", (8,), (8, [0, 8]))],
+)
+def test_a_window_of_one_token_needs_no_block(empty: Any, keyed: tuple[int, ...], hit: tuple[int, list[int]]) -> None:
+    """2.9, HB-15: W=1 reads nothing that is cached; 0.33.0 asks for one block all the same, which no mask ever keeps."""
+    config = configure((Group(SWA, 4, window=1),), profile=evolve(SOUND, empty_window=empty))
+    assert joint(config, 18, keyed) == (hit[0], [hit[1]], 0)
+
+
+@pytest.mark.parametrize(("empty", "hit"), [("nothing", 4), ("one_block", 4)])
+def test_a_window_of_one_token_drops(empty: Any, hit: int) -> None:
+    """T35: with the drop the block behind the hit is the one that must match."""
+    config = configure((Group(SWA, 4, window=1),), use_eagle=True, profile=evolve(SOUND, empty_window=empty))
+    assert joint(config, 18, (8,)) == (hit, [[0]], 0)
+
+
 def test_sliding_window_aligned_to_the_scheduler_block() -> None:
     """T11: the end of the run is a multiple of A, also after the EAGLE pop."""
     groups = (Group(FA, 8), Group(SWA, 4, window=5))
