@@ -232,8 +232,8 @@ def check_end(world: World, request: Request, action: act.Allocate, start: int) 
         )
     if count and world.config.snapshots and (request.status is not Status.RUNNING or action.new_tokens - count > 1):
         raise MisplacedDrafts(
-            f"{count} drafts end a chunk of {action.new_tokens} tokens: with Mamba-align groups they follow one token of a running "
-            "request, or the state before rejected drafts would have no column (3.6)",
+            f"{count} drafts end a chunk of {action.new_tokens} tokens: with Mamba-align groups they follow one token of a "
+            "running request, or the state before rejected drafts would have no column (3.6)",
             new_tokens=action.new_tokens,
             drafts=count,
         )
@@ -248,13 +248,13 @@ def check_end(world: World, request: Request, action: act.Allocate, start: int) 
 def chunk_allowed(world: World, request: Request, start: int, amount: int) -> bool:
     """Tell whether T22 can yield this amount for some number of wanted tokens.
 
-    Beside the amount itself those decide that reach as far as a rule does: all that is left, the last one that does not
-    end the prefill (T22.1, T22.3), and the last one that does not pass the junction (T22.4).
+    Beside the amount itself those decide that reach as far as they can without another rule: to the end of all tokens, to
+    that of the prefill, or not quite (T22.1, T22.3).
     """
     if not world.config.snapshots:
         return True
-    last_inside = max(request.num_prompt, request.num_tokens - 1) - 1
-    reaches = (request.num_tokens, last_inside, request.junction)
+    prefill_end = max(request.num_prompt, request.num_tokens - 1)
+    reaches = (request.num_tokens, prefill_end, prefill_end - 1)
     return any(
         amount == clip(world, request, start, wanted)
         for wanted in (amount, *(reach - start for reach in reaches))

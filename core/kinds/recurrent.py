@@ -118,14 +118,14 @@ def demand(
 ) -> int:
     """Return the blocks wanted, or more than the pool has if the adopted state is computed in this very step (T17).
 
-    Reserves the chunk's internal checkpoint, or gives an earlier reservation up; the admission gate only counts it (T38).
+    Reserves the chunk's internal checkpoint, or gives an earlier reservation up (T38). What the admission gate asks before is
+    no reservation: the demand of the chunk itself comes last.
     """
     pool = work.pool
     if adopted and step.registered(pool.key_node[adopted[-1]], group):
         return len(pool.ref) + 1
     reserved = reservation(work, group, state, wanted)
-    if not wanted.whole:
-        work.checkpoints[group] = reserved
+    work.checkpoints[group] = reserved
     copy = owed_copy(state, wanted, work.config.sizes[group])
     checkpoint = 0 if reserved == NO_CHECKPOINT else 1
     if work.config.profile.recurrent_demand == "exact":
@@ -271,7 +271,7 @@ def relocate(work: Work, group: int, state: GroupState, column: int) -> GroupSta
 
 def check_writable(pool: Pool, group: int, block: int) -> None:
     """Refuse to move a block that is shared or carries a key (T21.4, TB-10). Raises ContractBroken."""
-    if block == NULL_BLOCK or pool.ref[block] != 1 or pool.key_node[block] != NO_KEY:
+    if pool.ref[block] != 1 or pool.key_node[block] != NO_KEY:
         raise ContractBroken(
             f"speculative block {block} has {pool.ref[block]} references and key {pool.key_node[block]}: only a private, "
             "unkeyed block is moved (T21.4)",

@@ -181,6 +181,18 @@ def test_the_first_step_keeps_one_token() -> None:
     assert (driver.world.worker.owners[0], driver.world.worker.accepted[0]) == (1, 1)
 
 
+def test_until_the_output_one_token_counts_as_kept() -> None:
+    """3.6: behind the forward the running state is the certain one in the first slot, whatever the step before kept."""
+    driver = drafting()
+    draft(driver, 3, 2)
+    driver.do(act.BeginStep(), act.Allocate(0, 2, drafts=(51,)))
+    driver.dispatch()
+    for part in execute.PARTS:
+        assert driver.world.worker.accepted[0] == 3
+        driver.do(act.Execute(part))
+    assert driver.world.worker.accepted[0] == 1
+
+
 def test_settling_is_for_the_owner_of_the_row() -> None:
     """T36.5: the output of a request that no longer has the row changes nothing at the worker."""
     driver = drafting()
@@ -436,7 +448,9 @@ class Walk:
     ids=lambda value: "-".join(map(str, value)) if isinstance(value, tuple) else None,
 )
 @pytest.mark.parametrize("seed", [1, 2])
-def test_states_are_what_tables_and_keys_promise(seed: int, spare: int, mamba: tuple[int, ...], settings: dict[str, Any]) -> None:
+def test_states_are_what_tables_and_keys_promise(
+    seed: int, spare: int, mamba: tuple[int, ...], settings: dict[str, Any]
+) -> None:
     """CC-2, CC-3 and PC-7 on random runs; the interesting situations occur."""
     walk = Walk(seed, spare, *mamba, **settings)
     for _ in range(150):

@@ -8,7 +8,7 @@ import pytest
 from attrs import evolve
 
 from kvproof.core import actions as act
-from kvproof.core import errors, geometry, pool, prefixes, retention
+from kvproof.core import allocation, errors, geometry, pool, prefixes, retention
 from kvproof.core import step as steps
 from kvproof.core.config import SOUND, VLLM_0_33_0, Config, ConfigError, Group, Profile, configure
 from kvproof.core.kinds import recurrent
@@ -125,15 +125,15 @@ def test_a_table_that_rejected_drafts_left_longer_than_needed(rule: str, demand:
 
 
 @pytest.mark.parametrize(
-    ("first", "adopted", "main", "spare", "demand"),
+    ("adopted", "main", "spare", "demand"),
     [
-        (True, 0, 16, 0, 1),
-        (True, 0, 16, 3, 4),  # the running state and three spare blocks
-        (True, 0, 64, 3, 4),  # nulls cost nothing
-        (True, 2, 48, 1, 3),  # one adopted block leaves the free queue
+        (0, 16, 0, 1),
+        (0, 16, 3, 4),  # the running state and three spare blocks
+        (0, 64, 3, 4),  # nulls cost nothing
+        (2, 48, 1, 3),  # one adopted block leaves the free queue
     ],
 )
-def test_capped_demand(first: bool, adopted: int, main: int, spare: int, demand: int) -> None:
+def test_capped_demand(adopted: int, main: int, spare: int, demand: int) -> None:
     """T17 capped: 1 + ns blocks at most at admission, whatever the number of columns."""
     driver = Driver(hybrid(16, 16, spare, profile=VLLM_0_33_0, max_chunk=64))
     driver.submit(0, 80)
@@ -142,10 +142,21 @@ def test_capped_demand(first: bool, adopted: int, main: int, spare: int, demand:
     driver.submit(1, 80 if adopted else tuple(range(500, 580)))
     driver.do(act.BeginStep())
     hit = driver.do(act.Lookup(1))
-    assert (len(hit.lists[1]), first) == (adopted, True)
+    assert len(hit.lists[1]) == adopted
     record = driver.do(act.Allocate(1, main - hit.local, hit.local))
     attention = main // 16 - adopted + (2 if adopted else 0)
     assert record.demand - attention == demand
+
+
+def test_capped_demand_of_a_running_request() -> None:
+    """T17 capped: behind admission one block, and one for the checkpoint; here that is what is taken too."""
+    for alignment, state_blocks in ((None, 1), (16, 2)):
+        driver = checkpointing(spare=1, max_chunk=320, checkpoint_alignment=alignment, profile=VLLM_0_33_0)
+        driver.submit(0, 700)
+        driver.chunk(0, 64)
+        driver.do(act.BeginStep())
+        record = driver.do(act.Allocate(0, 320))
+        assert record.demand == len(record.taken) == 5 + state_blocks
 
 
 def test_only_writable_blocks_move() -> None:
@@ -256,6 +267,26 @@ def test_only_the_last_chunk_under_sparse_retention() -> None:
         assert reserved(driver) == second
         assert driver.keys(1).keys() == ({240} if sparse == 0 else {128, 240})
         assert false_keys(driver.world) == []
+
+
+@pytest.mark.parametrize(
+    ("end", "sparse", "found"),
+    [
+        (128, 0, None),  # behind the prompt, but the recomputation of a resumed request goes on
+        (198, 0, None),
+        (199, 0, (192, 2)),  # its last known token but one ends its prefill
+        (200, 0, (192, 2)),
+        (128, None, (112, 0)),
+        (201, None, None),  # a draft
+    ],
+)
+def test_which_chunks_of_a_resumed_request_reserve(end: int, sparse: int | None, found: tuple[int, int] | None) -> None:
+    """T38.1: P=20, 200 tokens known: prefill_end is 199."""
+    driver = checkpointing(retention=sparse)
+    world = driver.world
+    work = recurrent.Work(world.config, world.pool, world.prefixes, 0, 20, 0, (), num_tokens=200)
+    wanted = allocation.Wanted(first=True, local=0, external=0, slots=end, main=end)
+    assert recurrent.reservation(work, 1, GroupState(), wanted) == (found or recurrent.NO_CHECKPOINT)
 
 
 def test_a_checkpoint_that_nobody_reaches_leaves_its_block_unkeyed() -> None:
@@ -524,10 +555,11 @@ def test_when_a_junction_is_registered(computed: int, tokens: int, kept: bool) -
 
 
 def test_a_junction_behind_the_prompt_is_not_registered() -> None:
-    """T10.2b: c <= P."""
-    world = siblings(True).world
-    work = recurrent.Work(world.config, world.pool, world.prefixes, 1, 100, 112, (), num_tokens=230, computed=0)
-    assert recurrent.is_checkpoint(work, 112) is False
+    """T10.2b: c <= P, and only if junctions are pinned."""
+    for pinned, prompt, kept in ((True, 112, True), (True, 111, False), (False, 230, False)):
+        world = siblings(pinned).world
+        work = recurrent.Work(world.config, world.pool, world.prefixes, 1, prompt, 112, (), num_tokens=230, computed=0)
+        assert recurrent.is_checkpoint(work, 112) is kept
 
 
 @pytest.mark.parametrize("rule", ["every_group", "clip_unit"])
@@ -556,17 +588,39 @@ def test_a_checkpoint_does_not_excuse_from_closing_the_open_block(rule: str) -> 
     assert (reserved(driver, 1), false_keys(driver.world)) == ((112, 1), [])
 
 
-def test_every_amount_that_some_budget_yields_is_allowed() -> None:
+@pytest.mark.parametrize("junction", [0, 16, 90, 112, 120])
+@pytest.mark.parametrize("pinned", [True, False])
+def test_every_amount_that_some_budget_yields_is_allowed(junction: int, pinned: bool) -> None:
     """T22: all clip results over all budgets are legal amounts, and nothing else is."""
-    driver = checkpointing(use_eagle=True, max_chunk=200)
+    driver = checkpointing(use_eagle=True, max_chunk=200, shared_prefix_checkpoint=pinned)
     driver.submit(0, 134)
-    request = driver.request(0)
+    request = evolve(driver.request(0), junction=junction)
     for start in range(0, 134, 2):
         yielded = {steps.clip(driver.world, request, start, wanted) for wanted in range(1, 135 - start)} - {0}
         allowed = {n for n in range(1, 135 - start) if steps.chunk_allowed(driver.world, request, start, n)}
         assert allowed == yielded
-    # From 64 a budget of 69 stops at the tail; only a budget that ends the prefill saves the checkpoint inside.
-    assert [steps.clip(driver.world, request, 64, wanted) for wanted in (69, 70)] == [48, 70]
+    if not junction:
+        # From 64 a budget of 69 stops at the tail; only a budget that ends the prefill saves the checkpoint inside.
+        assert [steps.clip(driver.world, request, 64, wanted) for wanted in (69, 70)] == [48, 70]
+
+
+def test_an_amount_that_only_the_end_of_the_prefill_yields() -> None:
+    """T22.1: B=2, H=1, P=22, resumed with 23 tokens: from 20 the tail 21 is a stop for 2 wanted tokens, 3 save it inside."""
+    driver = Driver(hybrid(2, 2, hash_block_size=1, use_eagle=True, checkpoint_alignment=1))
+    driver.submit(0, 23)
+    resumed = evolve(driver.request(0), num_prompt=22)
+    assert [steps.clip(driver.world, resumed, 20, wanted) for wanted in (1, 2, 3)] == [0, 1, 3]
+    assert [steps.chunk_allowed(driver.world, resumed, 20, amount) for amount in (1, 2, 3)] == [True, False, True]
+
+
+def test_a_checkpoint_must_fit_every_recurrent_group() -> None:
+    """T22.1: of Mamba64 and Mamba128 the larger has a single column in 0..70, so the chunk stops at 48."""
+    for sizes, amount in (((64,), 70), ((64, 64), 70), ((64, 128), 48)):
+        groups = (Group(FULL, 64), *(Group(MAMBA, size) for size in sizes))
+        config = configure(groups, num_blocks=20, hash_block_size=16, use_eagle=True, checkpoint_alignment=16)
+        driver = Driver(config)
+        driver.submit(0, 70)
+        assert steps.clip(driver.world, driver.request(0), 0, 70) == amount
 
 
 def test_absent_counts_stay_absent() -> None:
