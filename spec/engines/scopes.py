@@ -9,8 +9,8 @@ from attrs import evolve, field, frozen
 
 from kvproof.core import config as configs
 from kvproof.core.config import Config, Group
-from kvproof.spec.engines import enabled
-from kvproof.spec.engines.enabled import Limits
+from kvproof.spec.engines import amounts
+from kvproof.spec.engines.amounts import Limits
 from kvproof.spec.exits import UserError
 
 FULL, MAMBA = "full_attention", "mamba_align"
@@ -32,7 +32,7 @@ class Scope:
 
     def limits(self, config: Config) -> Limits:
         """Return the bounds of generation for a resolved configuration."""
-        return evolve(enabled.limits_for(config), **self.bounds)
+        return evolve(amounts.limits_for(config), **self.bounds)
 
 
 def _scope(name: str, *groups: Group, quick: bool = False, bounds: Mapping[str, Any] | None = None, **settings: Any) -> Scope:
