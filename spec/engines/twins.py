@@ -49,6 +49,7 @@ def scheduler_side(moment: Moment) -> tuple[tuple[str, object], ...]:
         ("pool", after.pool),
         ("plan", after.plan),
         ("phase", after.phase),
+        ("deferred", (after.deferred, after.issued, after.processed)),
     )
 
 
