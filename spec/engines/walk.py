@@ -209,7 +209,7 @@ class Walker:
         return self._output(world, due[self.random.randrange(len(due))]) if due else None
 
     def _lateness(self, world: World) -> float:
-        """Return the probability of executing on while an output is due: high if that ends an empty step, for a plan then fits."""
+        """Return the probability of executing on while an output is due: high if that ends an empty step."""
         step = flight.unexecuted(world)
         return self.habits.late if step is None or step.scheduled else max(self.habits.late, 0.9)
 
