@@ -203,6 +203,14 @@ def test_retention_of_a_window(eagle: bool, retention: int | None, kept: list[in
     assert resend(driver, 130) == (64 if eagle else 128)
 
 
+def test_a_window_outside_the_eagle_set_keeps_what_it_needs_itself() -> None:
+    """2.9, 3.1: only the flagged group drops; the window's mask has no block behind the boundaries."""
+    groups = (Group(FA, 64, draft=True), Group(SWA, 16, window=17))
+    driver = running(driver_of(*groups, use_eagle=True), 0, 130, 130)
+    assert driver.world.config.eagle == (True, False)
+    assert sorted(driver.keys(1)) == [64, 128]
+
+
 @pytest.mark.parametrize(("eagle", "kept"), [(False, [144, 192]), (True, [128, 144, 160, 176, 192])])
 def test_a_junction_is_kept_with_the_block_before_it(eagle: bool, kept: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """2.9: retention 0, P=200, junction 144: with EAGLE the window of 144 and of a block of this group before it, 128.
@@ -340,11 +348,10 @@ def test_the_gate_comes_before_the_windows_are_nulled() -> None:
 
 
 def test_the_cap_holds_for_the_gate_alone() -> None:
-    """T17: a chunk of 40 tokens takes all ten blocks of the window, although the gate would count fewer."""
-    driver = driver_of(Group(SWA, 4, window=5))
-    driver.submit(0, 40)
-    driver.do(act.BeginStep(), act.Lookup(0))
-    assert driver.do(act.Allocate(0, 40)).demand == 10
+    """T17: the cap of 4 blocks does not keep a running request from taking its ninth and tenth."""
+    driver = running(driver_of(Group(SWA, 4, window=5), max_chunk=8), 0, 40, 8, 8, 8, 8)
+    driver.do(act.BeginStep())
+    assert driver.do(act.Allocate(0, 8)).demand == 2
 
 
 # --- what every kind owes, on random runs -------------------------------------------------------------------------
