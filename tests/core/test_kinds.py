@@ -303,6 +303,14 @@ def test_a_scratch_group_has_one_block_per_request() -> None:
     assert driver.world.pool.ref[other] == 0
 
 
+def test_a_lookup_finds_nothing_in_a_scratch_group() -> None:
+    """T11, T15: its lists are empty whatever is keyed, and it skips no tokens."""
+    driver = running(driver_of(Group(FA, 4), Group(SCRATCH, 4)), 0, 8, 8)
+    kind = kinds.of(SCRATCH)
+    assert kind.find_hit(driver.world.config, driver.world.pool, [1, 2], (1, 1), 8, False) == (0, ((), ()))
+    assert kind.skipped_tokens(driver.world.config.groups[1], 8) == 0
+
+
 # --- the admission gate -------------------------------------------------------------------------------------------
 
 
@@ -345,6 +353,16 @@ def test_the_gate_comes_before_the_windows_are_nulled() -> None:
     assert (record.admitted, record.demand, record.free_before) == (False, 6 + 6, 0)
     assert driver.world == before
     assert driver.do(act.Allocate(0, 1)).admitted
+
+
+@pytest.mark.parametrize(
+    ("group", "cap"),
+    [(Group(SWA, 4, window=6), 5), (Group(CHUNK, 4, window=6), 4)]
+    + [(Group(kind, 4), None) for kind in (FA, "mamba_align", STABLE, SCRATCH)],
+)
+def test_only_windows_and_chunks_have_a_cap(group: Group, cap: int | None) -> None:
+    """2.8: with 8 tokens in flight a window of 6 needs ceil(13 / 4) + 1 blocks and a chunk of 6 ceil(14 / 4)."""
+    assert kinds.of(group.kind).admission_cap(group, 8, 100) == cap
 
 
 def test_the_cap_holds_for_the_gate_alone() -> None:
