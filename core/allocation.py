@@ -19,7 +19,10 @@ States = list[GroupState]
 
 @frozen(slots=True)
 class Wanted:
-    """The numbers of one allocation, in tokens (T16): see ``kinds.base.Admission``; and the drafts that end it (T36)."""
+    """The numbers of one allocation, in tokens (T16): see ``kinds.base.Admission``; and the drafts that end it (T36).
+
+    ``unsettled`` counts the drafts of the step in flight, which the plan takes for accepted.
+    """
 
     first: bool
     local: int
@@ -28,6 +31,12 @@ class Wanted:
     main: int
     whole: bool = False
     drafts: tuple[int, ...] = ()
+    unsettled: int = 0
+
+    @property
+    def settled(self) -> int:
+        """What is left of ``main`` if every draft in flight is rejected (7.3.11)."""
+        return self.main - self.unsettled
 
 
 def wanted_tokens(
@@ -43,7 +52,13 @@ def wanted_tokens(
         slots=min(total + new + lookahead, config.max_model_len),
         main=min(total + new, config.max_model_len),
         drafts=drafts,
+        unsettled=unsettled_drafts(request),
     )
+
+
+def unsettled_drafts(request: Request) -> int:
+    """Return the drafts among a request's placeholders: all of them but the one of the token sampled behind (T36)."""
+    return max(request.placeholders - 1, 0)
 
 
 def allocate(world: World, request: Request, wanted: Wanted, lists: Lists, full_sequence: bool = False) -> tuple[World, Record]:
@@ -60,7 +75,7 @@ def allocate(world: World, request: Request, wanted: Wanted, lists: Lists, full_
         request=request.request,
         num_prompt=request.num_prompt,
         junction=request.junction,
-        nodes=prefixes.boundary_nodes(world.prefixes, request.tip, config.hash_block_size),
+        nodes=registrable_nodes(world, request, wanted),
         num_tokens=request.num_tokens,
         computed=request.computed,
     )
@@ -105,6 +120,12 @@ def gate_demand(world: World, work: Work, request: Request, lists: Lists, wanted
     whole = min(request.num_tokens, world.config.max_model_len)
     asked = evolve(wanted, slots=whole, main=whole, whole=True)
     return total_demand(world, work, list(request.groups), lists, asked)
+
+
+def registrable_nodes(world: World, request: Request, wanted: Wanted) -> list[int]:
+    """Return the prefix nodes of the hash boundaries that may be registered: those of the known tokens (2.3, HB-14)."""
+    del wanted
+    return prefixes.boundary_nodes(world.prefixes, request.tip, world.config.hash_block_size)
 
 
 def registrable_tokens(request: Request, wanted: Wanted) -> int:
