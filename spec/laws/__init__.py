@@ -8,6 +8,7 @@ from kvproof.spec.laws import (
     contents,
     copies,
     equivalences,
+    events,
     handoffs,
     hits,
     liveness,
@@ -26,6 +27,7 @@ FAMILIES: dict[str, str] = {
     "PC": "Pool conservation",
     "CC": "Content correctness",
     "LV": "Liveness",
+    "EV": "Events",
 }
 """The families in the order of docs/semantics.md, section 5."""
 
@@ -52,6 +54,7 @@ ALL: tuple[Law, ...] = _in_order(
         *pool.LAWS,
         *contents.LAWS,
         *liveness.LAWS,
+        *events.LAWS,
     )
 )
 """Every law, by family and number."""
