@@ -175,6 +175,15 @@ def test_replace_mode_removes_every_key_first() -> None:
     assert pools.replace_partial(evolve(pool, notes=None), 7, 0, 1, 12) == evolve(after, notes=None)
 
 
+def test_a_key_that_a_block_has_is_not_announced_again() -> None:
+    """T8, EV-6: neither as a primary nor as a second key."""
+    pool = keyed((9, 16), (5, 8))
+    assert pools.insert_partial(pool, 9, 0, 1, 16) is pool
+    assert pools.insert_partial(pool, 5, 0, 1, 8) is pool
+    assert pools.enter(pool, pools.PARTIAL, 5, 0, 1, 8) is pool
+    assert pools.insert_partial(pool, 5, 0, 2, 8).notes == ((pools.PARTIAL, 5, 0),)
+
+
 def test_a_reset_announces_that_it_cleared() -> None:
     """T5: `cleared` if the map was cleared, be it empty, and nothing if a block is in use."""
     driver = Driver(attention(4))
