@@ -8,7 +8,7 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from kvproof.core import config as configs
-from kvproof.core.config import Config, Group
+from kvproof.core.config import Config, Group, Profile
 from kvproof.spec.engines import amounts
 from kvproof.spec.engines.amounts import Limits
 from kvproof.spec.exits import UserError
@@ -144,6 +144,32 @@ _BASE: tuple[Scope, ...] = (
         bounds={"lookahead": (0, 2)},
     ),
     _scope("fa4-m2-n4", _full(4), _mamba(2), dcp_size=4, interleave=4, max_model_len=40, num_blocks=14),
+    # The key map announces its changes, with hash blocks smaller than every block; a tight pool evicts one of two copies.
+    _scope(
+        "fa4-m4-n2-events",
+        _full(4),
+        _mamba(4),
+        dcp_size=2,
+        hash_block_size=2,
+        max_model_len=32,
+        num_blocks=12,
+        events=True,
+        bounds={"contexts": (0,)},
+        quick=True,
+    ),
+    # What #49125 asks for: the partial key of a block that became full is gone for good.
+    _scope(
+        "fa8-m4-events",
+        _full(8),
+        _mamba(4),
+        hash_block_size=2,
+        max_model_len=32,
+        num_blocks=10,
+        connectors=(True,),
+        events=True,
+        profile=Profile(partial_key_after_promotion="drop"),
+        bounds={"contexts": (0,)},
+    ),
 )
 
 
@@ -151,14 +177,14 @@ _BASE: tuple[Scope, ...] = (
 # st: stable Mamba, x: scratch, d: draft group, +k: speculative blocks), the ranks, then what else is on.
 _MORE: tuple[Scope, ...] = (
     # Windows: one hash block per block and several, whole blocks and hits inside a block.
-    _scope("fa4-w4", _full(4), _window(4, 5), max_model_len=32, num_blocks=14, retention=8, bounds={"gates": (False, True)}),
+    _scope("fa4-w4", _full(4), _window(4, 5), max_model_len=32, num_blocks=18, retention=8, bounds={"gates": (False, True)}),
     _scope(
         "fa2-w2-n2-eagle",
         _full(2),
         _window(2, 6),
         dcp_size=2,
         max_model_len=28,
-        num_blocks=14,
+        num_blocks=20,
         retention=0,
         use_eagle=True,
         num_draft_tokens=1,
@@ -197,7 +223,7 @@ _MORE: tuple[Scope, ...] = (
         _mamba(2),
         _window(4, 6),
         max_model_len=28,
-        num_blocks=22,
+        num_blocks=30,
         connectors=(False,),
         max_steps_in_flight=2,
         defer_block_free=True,
@@ -223,7 +249,7 @@ _MORE: tuple[Scope, ...] = (
         _full(4),
         _window(8, 12, draft=True),
         max_model_len=32,
-        num_blocks=20,
+        num_blocks=26,
         use_eagle=True,
         num_draft_tokens=3,
         max_steps_in_flight=2,
@@ -287,7 +313,7 @@ _MORE: tuple[Scope, ...] = (
         _mamba(4, 2),
         quick=True,
         max_model_len=28,
-        num_blocks=18,
+        num_blocks=22,
         retention=0,
         num_draft_tokens=2,
         max_steps_in_flight=2,
@@ -301,7 +327,7 @@ _MORE: tuple[Scope, ...] = (
         _full(4, draft=True),
         _mamba(8),
         max_model_len=32,
-        num_blocks=24,
+        num_blocks=30,
         use_eagle=True,
         retention=0,
         connectors=(False,),
@@ -313,7 +339,7 @@ _MORE: tuple[Scope, ...] = (
         _mamba(4, 1),
         dcp_size=2,
         max_model_len=28,
-        num_blocks=20,
+        num_blocks=26,
         use_eagle=True,
         num_draft_tokens=1,
         max_steps_in_flight=2,
@@ -353,7 +379,7 @@ _MORE: tuple[Scope, ...] = (
         dcp_size=2,
         hash_block_size=2,
         max_model_len=32,
-        num_blocks=16,
+        num_blocks=22,
         use_eagle=True,
         num_draft_tokens=2,
         checkpoint_alignment=2,
@@ -372,7 +398,7 @@ _MORE: tuple[Scope, ...] = (
         _full(2),
         dcp_size=2,
         max_model_len=28,
-        num_blocks=20,
+        num_blocks=28,
         checkpoint_alignment=2,
         retention=8,
         num_draft_tokens=1,
@@ -385,7 +411,7 @@ _MORE: tuple[Scope, ...] = (
         _full(2),
         _mamba(2, 3),
         max_model_len=28,
-        num_blocks=20,
+        num_blocks=30,
         num_draft_tokens=3,
         events=True,
         bounds={"lookahead": (0, 3)},
@@ -412,7 +438,7 @@ _MORE: tuple[Scope, ...] = (
         Group(SCRATCH, 4),
         _mamba(8, 1),
         max_model_len=32,
-        num_blocks=34,
+        num_blocks=40,
         max_chunk=12,
         retention=8,
         use_eagle=True,
@@ -437,7 +463,7 @@ _MORE: tuple[Scope, ...] = (
         _window(2, 5),
         Group(SCRATCH, 2),
         max_model_len=20,
-        num_blocks=52,
+        num_blocks=60,
         max_chunk=10,
         retention=0,
         use_eagle=True,
@@ -480,7 +506,7 @@ _MORE: tuple[Scope, ...] = (
         _mamba(2, 2),
         dcp_size=4,
         max_model_len=24,
-        num_blocks=44,
+        num_blocks=54,
         max_chunk=11,
         retention=4,
         use_eagle=True,
@@ -498,7 +524,7 @@ _MORE: tuple[Scope, ...] = (
         "fa4-ahead-defer",
         _full(4),
         max_model_len=24,
-        num_blocks=8,
+        num_blocks=7,
         max_steps_in_flight=2,
         defer_block_free=True,
         bounds={"gates": (False, True)},
