@@ -240,18 +240,18 @@ def check_end(world: World, request: Request, action: act.Allocate, start: int) 
 
 
 def chunk_allowed(world: World, request: Request, start: int, amount: int) -> bool:
-    """Tell whether T22 can yield this amount for some number of wanted tokens.
+    """Tell whether T22 can yield this amount for some number of wanted tokens, at most what a step holds.
 
-    Beside the amount itself those decide that reach as far as a rule does: all that is left, the last one that does not
-    end the prefill (T22.1, T22.3), and the last one that does not pass the junction (T22.4).
+    Beside the amount itself those decide that reach as far as a rule does: all that is left, the first one that ends the
+    prefill and the last one that does not (T22.1, T22.3), and the last one that does not pass the junction (T22.4).
     """
     if not world.config.snapshots:
         return True
-    last_inside = max(request.num_prompt, request.num_tokens - 1) - 1
-    reaches = (request.num_tokens, last_inside, request.junction)
+    prefill_end = max(request.num_prompt, request.num_tokens - 1)
+    reaches = (request.num_tokens, prefill_end, prefill_end - 1, request.junction)
     return any(
         amount == clip(world, request, start, wanted)
-        for wanted in (amount, *(reach - start for reach in reaches))
+        for wanted in (amount, *(min(reach - start, world.config.max_chunk) for reach in reaches))
         if wanted >= amount
     )
 

@@ -406,7 +406,8 @@ class Walker:
             for request in lists.waiting(world)
             if (hit is None or hit.request != request.request) and request.request not in taken
         ]
-        if candidates and lists.rows_left(world) and not self.chance(0.12 + self.habits.defer):
+        fits = lists.rows_left(world) or self.chance(0.1)
+        if candidates and fits and not self.chance(0.12 + self.habits.defer):
             return act.Lookup(candidates[self.random.randrange(len(candidates))].request)
         return act.Drain()
 
