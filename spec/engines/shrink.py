@@ -298,6 +298,8 @@ def _fitted(world: World, action: Action) -> Action:
     else:
         return action
     left = amounts.left_of(world.config, request, start)
+    if action.new_tokens in amounts.amounts(world.config, request, start):
+        return action
     chunks = [
         amounts.chunk(world.config, request, start, min(wanted, left)) for wanted in (action.new_tokens, left) if left > 0
     ]

@@ -1,6 +1,7 @@
 import pytest
 
 from kvproof.core import actions as act
+from kvproof.core import step as door
 from kvproof.core.world import new_world
 from kvproof.spec import faults, judge, laws
 from kvproof.spec.engines import disabled, machine, rules, scopes, shrink, walk
@@ -79,6 +80,23 @@ def test_an_illegal_action_that_is_accepted_stays_illegal_while_shrinking(monkey
     last = list(short)[-1]
     assert isinstance(last, act.AppendRows)
     assert last in disabled.disabled(world, limits)
+
+
+def test_a_chunk_that_is_refused_although_it_is_legal_stays_the_same_while_shrinking(monkeypatch):
+    allowed = door.chunk_allowed
+
+    def refuse_some(world, request, start, amount):
+        return allowed(world, request, start, amount) and not (amount == 4 and request.num_tokens > 8)
+
+    monkeypatch.setattr(door, "chunk_allowed", refuse_some)
+    config, limits = scope_of("fa8-m8-h2-eagle-ckpt")
+    walks = (walk.walk(config, f"refused {n}", 300, (), limits, only=rules.TOTALITY) for n in range(40))
+    walked = next(found for found in walks if found.violations)
+    short, violation = shrink.shrink(config, walked.actions, walked.violations[0], (), limits)
+    assert violation.law == rules.TOTALITY
+    assert isinstance(short[-1], act.Allocate)
+    assert short[-1].new_tokens == 4
+    assert len(short) < 35
 
 
 def no_rejection(moment):

@@ -6,6 +6,9 @@ scope (``IMPOSSIBLE`` names the rule that forbids a pair). The table itself: ``p
 
 from itertools import combinations
 
+import pytest
+
+from kvproof.core import kinds
 from kvproof.spec.engines import scopes
 
 
@@ -80,6 +83,28 @@ def test_every_pair_of_features_that_may_meet_does():
 
 def test_what_is_called_impossible_meets_nowhere():
     assert [pair for pair in IMPOSSIBLE if meeting(pair)] == []
+
+
+def test_scopes_have_distinct_names_and_cover_the_matrix():
+    configs = {scope.name: scope.config() for scope in scopes.ALL}
+    assert len(configs) == len(scopes.ALL) >= 16
+    assert {config.dcp_size for config in configs.values()} == {1, 2, 4}
+    assert {config.fine_grained for config in configs.values()} == {True, False}
+    assert {len(config.recurrent) for config in configs.values()} == {0, 1, 2, 3}
+    assert {config.num_draft_tokens for config in configs.values()} == {0, 1, 2, 3}
+    assert {group.kind for config in configs.values() for group in config.groups} == set(kinds.NAMES)
+    assert {config.append_expansion for config in configs.values()} == {1, 2}
+    assert {config.retention for config in configs.values()} >= {None, 0, 8, 16}
+    assert {config.connectors for config in configs.values()} >= {(), (True,), (False,), (True, False)}
+    assert any(config.groups[0].kind == "mamba_align" for config in configs.values())
+    assert any(not group.sharded for config in configs.values() if config.dcp_size > 1 for group in config.groups[:1])
+    assert any(config.interleave > 1 for config in configs.values())
+    assert 5 <= len(scopes.chosen(True)) < len(scopes.chosen(False)) == len(scopes.ALL)
+
+
+def test_an_unknown_scope_is_named_with_the_known_ones():
+    with pytest.raises(Exception, match="no scope 'x'; known: fa4, "):
+        scopes.by_name("x")
 
 
 def main():
