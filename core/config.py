@@ -195,14 +195,32 @@ def _cells(groups: tuple[Group, ...], dcp_size: int, interleave: int) -> tuple[t
     )
 
 
-def _check_speculation(groups: tuple[Group, ...], num_draft_tokens: int) -> None:
+def _check_speculation(groups: tuple[Group, ...], num_draft_tokens: int, async_outputs: bool) -> None:
     if not 0 <= num_draft_tokens <= MAX_ROWS:
         raise ConfigError(f"num_draft_tokens must be in 0..{MAX_ROWS}, got {num_draft_tokens!r}")
     for index, group in enumerate(groups):
-        if kinds.of(group.kind).CAPABILITIES.recurrent and group.speculative_blocks < num_draft_tokens:
+        can = kinds.of(group.kind).CAPABILITIES
+        if can.recurrent and group.speculative_blocks < num_draft_tokens:
             raise ConfigError(
                 f"groups[{index}] ({group.kind}) has {group.speculative_blocks} speculative blocks: {num_draft_tokens} draft "
                 "tokens need as many, or a rejected draft could not be undone (3.6)"
+            )
+        if can.snapshots and async_outputs and group.block_size <= num_draft_tokens:
+            raise ConfigError(
+                f"groups[{index}] ({group.kind}) has blocks of {group.block_size} tokens: with asynchronous outputs they must "
+                f"hold more than the {num_draft_tokens} draft tokens, or a plan moves a block that the worker writes (7.3.11)"
+            )
+
+
+def _check_checkpoints(groups: tuple[Group, ...], snapshots: tuple[int, ...], alignment: int, given: dict[str, Any]) -> None:
+    if given["checkpoint_alignment"] is None or given["max_steps_in_flight"] == 1:
+        return
+    for index in snapshots:
+        if groups[index].block_size < alignment:
+            raise ConfigError(
+                f"groups[{index}] has blocks of {groups[index].block_size} tokens and hits end at multiples of {alignment}: an "
+                "internal checkpoint may then lie before its column, and the plan of a second step in flight would name it by "
+                "the column's end; keep one step in flight or leave checkpoint_alignment out (T38)"
             )
 
 
@@ -222,12 +240,14 @@ def configure(groups: tuple[Group, ...], **settings: Unpack[Settings]) -> Config
     _check_counts(given)
     groups = grouping.resolve(groups, dcp_size)
     _check_interleave(groups, dcp_size, interleave)
-    _check_speculation(groups, given["num_draft_tokens"])
+    _check_speculation(groups, given["num_draft_tokens"], given["async_outputs"])
     sizes = effective_sizes(groups, dcp_size)
     scheduler, unit = _resolve_units(groups, sizes, given["hash_block_size"], caching, bool(given["connectors"]))
     fine = gate(groups, sizes, unit, caching=caching, dcp_size=dcp_size, interleave=interleave)
     _check_retention(given["retention"], scheduler)
     recurrent, snapshots, positional = _groups_by_content(groups)
+    alignment = geometry.hit_alignment(fine, unit, scheduler)
+    _check_checkpoints(groups, snapshots, alignment, given)
     classes = grouping.lookup_classes(groups)
     eagle = grouping.eagle_groups(groups, classes, given["use_eagle"])
     resolved: dict[str, Any] = {
@@ -237,7 +257,7 @@ def configure(groups: tuple[Group, ...], **settings: Unpack[Settings]) -> Config
         "clip_block_size": _clip_unit(groups, snapshots) if given["clip_block_size"] is None else given["clip_block_size"],
         "sizes": sizes,
         "scheduler_block_size": scheduler,
-        "alignment": geometry.hit_alignment(fine, unit, scheduler),
+        "alignment": alignment,
         "fine_grained": fine,
         "row_capacity": _row_capacity(groups, dcp_size, given["max_model_len"], given["append_expansion"]),
         "classes": classes,

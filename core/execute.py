@@ -200,7 +200,7 @@ def advance(world: World, memory: Memory, group: int, entry: Scheduled, before: 
     exported = worker.checkpoint(config, group, entry)
     if exported is not None:
         position, column = exported
-        block = worker.own_block(config, world.worker, group, entry.row, column)
+        block = worker.checkpoint_block(config, world.worker, group, entry.row, column)
         if block != NULL_BLOCK:
             memory[block] = (group, *state(position))
     if entry.drafts and certain % config.groups[group].block_size == 0:

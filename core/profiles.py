@@ -28,6 +28,7 @@ class Profile:
     empty_window: Literal["nothing", "one_block"] = "nothing"
     lagging_groups: Literal["recurrent", "any"] = "recurrent"
     void_drops: Literal["any_lowering", "without_drop"] = "any_lowering"
+    checkpoint_column: Literal["own", "row"] = "own"
     prompt_tail: Literal["P-1", "P"] = "P-1"
     partial_key_after_promotion: Literal["readd", "drop"] = "readd"
     zero_recurrent: Literal["no", "yes"] = "no"
@@ -50,6 +51,7 @@ VLLM_0_33_0 = Profile(
     empty_window="one_block",
     lagging_groups="any",
     void_drops="without_drop",
+    checkpoint_column="row",
 )
 PROFILES: tuple[Profile, ...] = (SOUND, VLLM_0_33_0)
 

@@ -149,3 +149,14 @@ def checkpoint(config: Config, group: int, entry: Scheduled) -> tuple[int, int] 
         eagle=any(config.eagle),
         checkpoint_alignment=config.checkpoint_alignment,
     )
+
+
+def checkpoint_block(config: Config, worker: Worker, group: int, row: int, column: int) -> int:
+    """Return the block that takes an internal checkpoint; null where the table has none, and nothing is written (T38.5).
+
+    The worker does not know what was reserved: where nothing was, the column is null or its block moved on (T38.3, T21.4).
+    Under ``checkpoint_column = row`` it takes what stands in the row, and overwrites a block that moved on.
+    """
+    if config.profile.checkpoint_column == "row":
+        return block_at(config, worker, group, row, column)
+    return own_block(config, worker, group, row, column)
