@@ -139,7 +139,7 @@ LAWS: tuple[Law, ...] = (
         ("M-COW-2", "M-TBL-2", "M-KEY-2", "M-WIN-1"),
         on=(Execute,),
         check=_attention_reads,
-        bent_by=WRONG_CONTENT,
+        bent_by=(*WRONG_CONTENT, ("lagging_groups", "any")),
     ),
     Law(
         "CC-2",
