@@ -157,10 +157,13 @@ def _kept_later(world: World, step: Step, place: tuple[int, int], claim: list[in
     """Tell whether a key of a block was registered by a later plan, for what a later step writes into it.
 
     With two steps in flight the first one writes a block that the second plan has already keyed for what it adds, or that it
-    has given to somebody else.
+    has given to somebody else: to a request that will write it, or as the copy to which a producer's keys moved.
     """
     group, block = place
     later = [known for known in world.steps if known is not step and known.part < len(ground.PARTS)]
+    copies = (*world.plan.copies, *(copy for known in later for copy in known.copies))
+    if any((of, destination) == (group, block) for of, _, destination in copies):
+        return True
     for entry in (*(entry for known in later for entry in known.scheduled), *world.plan.scheduled):
         request = ground.request_of(world, entry.request)
         held = request.groups[group].table if request is not None else ()

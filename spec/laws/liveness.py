@@ -419,6 +419,8 @@ LAWS: tuple[Law, ...] = (
             ("partial_key_after_promotion", "drop"),
             ("eagle_replay_unit", "S"),
             ("checkpoint_tail", "first"),
+            ("void_drops", "without_drop"),
+            ("empty_window", "one_block"),
         ),
     ),
 )
