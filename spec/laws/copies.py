@@ -8,7 +8,7 @@ from kvproof.core.actions import Allocate, Drain, Execute, Lookup, Preempt, With
 from kvproof.core.records import Record
 from kvproof.core.world import Scheduled, Status, Step, World
 from kvproof.spec import ground
-from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
+from kvproof.spec.laws.base import WRONG_CONTENT, Evidence, Findings, Law, Moment
 
 
 def _step_at(moment: Moment, *parts: str) -> Step | None:
@@ -157,10 +157,13 @@ def _kept_later(world: World, step: Step, place: tuple[int, int], claim: list[in
     """Tell whether a key of a block was registered by a later plan, for what a later step writes into it.
 
     With two steps in flight the first one writes a block that the second plan has already keyed for what it adds, or that it
-    has given to somebody else.
+    has given to somebody else: to a request that will write it, or as the copy to which a producer's keys moved.
     """
     group, block = place
     later = [known for known in world.steps if known is not step and known.part < len(ground.PARTS)]
+    copies = (*world.plan.copies, *(copy for known in later for copy in known.copies))
+    if any((of, destination) == (group, block) for of, _, destination in copies):
+        return True
     for entry in (*(entry for known in later for entry in known.scheduled), *world.plan.scheduled):
         request = ground.request_of(world, entry.request)
         held = request.groups[group].table if request is not None else ()
@@ -457,6 +460,7 @@ LAWS: tuple[Law, ...] = (
         ("M-COW-1",),
         on=(Execute,),
         check=_writes_own_blocks,
+        bent_by=(("withdrawn_keys", "keep"),),
     ),
     Law(
         "COW-2",
@@ -486,7 +490,7 @@ LAWS: tuple[Law, ...] = (
         ("M-COW-6", "M-COW-11", "M-PRE-1"),
         on=(Execute,),
         check=_sources_written,
-        bent_by=(("withdrawn_keys", "keep"), ("copy_source_guard", "recurrent")),
+        bent_by=WRONG_CONTENT,
     ),
     Law(
         "COW-5",
@@ -496,6 +500,7 @@ LAWS: tuple[Law, ...] = (
         ("M-COW-7",),
         on=(Allocate, Execute),
         check=_producer_moves,
+        bent_by=WRONG_CONTENT,
     ),
     Law(
         "COW-7",

@@ -97,7 +97,8 @@ def _growth(world: World, request: Request, action: Allocate, lists: tuple[tuple
             total += max(1 - have, 0)
         elif ground.keeps_snapshots(spec):
             reserved = _reserved(after, request.request, group)
-            total += new_states(spec, have, end, reserved, moves=request.status is Status.RUNNING)
+            drafts = sum(len(share.drafts) for _, share in ground.shares(world, request.request))
+            total += new_states(spec, have, end, reserved, drafts if request.status is Status.RUNNING else None)
         else:
             needed = ground.columns(slots if ground.has_positions(spec) else end, ground.span(config, group))
             total += max(needed - have, 0)
@@ -110,18 +111,22 @@ def _reserved(world: World, request: int, group: int) -> int:
     return int(known is not None and known.groups[group].checkpoint_column >= 0)
 
 
-def new_states(spec: Group, have: int, end: int, reserved: int, *, moves: bool) -> int:
+def new_states(spec: Group, have: int, end: int, reserved: int, drafts: int | None) -> int:
     """Count the blocks that a Mamba-align group takes to end at ``end`` tokens, walking over the columns (T21).
 
     The running column, the speculative ones behind it and a reserved one before it want blocks; the columns before them
-    stay null. Speculative blocks that are left behind move up (``moves``) and save new ones.
+    stay null. Speculative blocks that are left behind move up and save new ones: in a running request (``drafts`` is None
+    in another one) those before the column that is the running one if all drafts in flight are rejected.
     """
     last = ground.column_of_state(end, spec.block_size)
     if last + spec.speculative_blocks < have and not reserved:
         return 0
     wanted = [column for column in range(have, last + spec.speculative_blocks + 1) if column >= last - reserved]
-    spare = [column for column in range(max(have - spec.speculative_blocks, 0), have) if column < last - reserved]
-    return max(len(wanted) - (len(spare) if moves else 0), 0)
+    if drafts is None:
+        return len(wanted)
+    settled = ground.column_of_state(end - drafts, spec.block_size)
+    spare = [column for column in range(max(have - spec.speculative_blocks, 0), have) if column < settled - reserved]
+    return max(len(wanted) - len(spare), 0)
 
 
 LAWS: tuple[Law, ...] = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kvproof.core.actions import Allocate, Dispatch, Output
 from kvproof.core.world import NONE, Request, Scheduled, Status, World
 from kvproof.spec import ground
-from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
+from kvproof.spec.laws.base import WRONG_CONTENT, Evidence, Findings, Law, Moment
 from kvproof.spec.laws.tables import TABLES_CHANGE
 
 # --- TB-5 -----------------------------------------------------------------------------------------------------------
@@ -56,26 +56,32 @@ def _evidence(message: str, request: Request, group: int, entries: list[int], to
 # --- TB-6 -----------------------------------------------------------------------------------------------------------
 
 
-def _live_states(request: Request, group: int) -> int:
-    return sum(1 for block in request.groups[group].table if block != ground.NULL)
+def _states_of(request: Request, group: int) -> set[int]:
+    """Return the columns in which a request holds a block of a recurrent group."""
+    return {column for column, block in enumerate(request.groups[group].table) if block != ground.NULL}
 
 
-def _most_states(moment: Moment, old: Request, new: Request, group: int) -> int:
-    """Return the states a request may hold after an allocation: the one that is read, one per chunk that is in flight or
-    planned, with its internal checkpoint if the backend exports them, and the speculative blocks (T21).
+def _wanted_states(moment: Moment, old: Request, group: int) -> set[int]:
+    """Return the columns in which a request may hold states after an allocation (T21).
 
-    Where blocks are smaller than a chunk of drafts, rejected drafts leave the running columns of earlier steps behind the
-    confirmed tokens; the next nulling passes give them back.
+    That of the state it reads, and the running one with the speculative ones behind it. With steps in flight also the
+    column that each of them writes, behind drafts the speculative ones. Rejected drafts leave columns behind the confirmed
+    tokens that earlier steps ran in, and spare ones further ahead. A backend that exports internal checkpoints writes one
+    column before each running one.
     """
     config, spec = moment.before.config, moment.before.config.groups[group]
+    size, spare = spec.block_size, spec.speculative_blocks
     entry = moment.after.plan.scheduled[-1]
-    chunks = 1 + sum(1 for _ in ground.shares(moment.before, new.request))
-    exported = 0 if config.checkpoint_alignment is None else 1
     confirmed = max(entry.start - old.in_flight, 0)
-    reached = ground.columns(confirmed + spec.speculative_blocks, spec.block_size)
-    running = ground.column_of_state(entry.start + entry.amount, spec.block_size)
-    behind = range(ground.columns(confirmed, spec.block_size), min(reached, running))
-    return 1 + chunks * (1 + exported) + spec.speculative_blocks + len(behind)
+    ahead = {column for column in _states_of(old, group) if column > ground.column_of_state(entry.start + entry.amount, size)}
+    wanted = set(range(ground.columns(confirmed, size) - 1, ground.columns(confirmed + spare, size))) if confirmed else set()
+    shares = [share for _, share in ground.shares(moment.before, old.request)]
+    for share in (*shares, entry):
+        running = ground.column_of_state(share.start + share.amount, size)
+        wanted |= set(range(running, running + 1 + (spare if share.drafts or share is entry else 0)))
+        if config.checkpoint_alignment is not None:
+            wanted.add(running - 1)
+    return wanted | ahead
 
 
 def _few_states(moment: Moment) -> Findings:
@@ -88,18 +94,18 @@ def _few_states(moment: Moment) -> Findings:
     found = []
     for old, new in ground.changed_requests(moment.before, moment.after):
         for group in groups:
-            states = _live_states(new, group)
-            may = new.request == allocated and succeeded
-            limit = _most_states(moment, old, new, group) if may else _live_states(old, group)
-            judged = judged or limit > 0
-            if states > limit:
+            states = _states_of(new, group)
+            fresh = new.request == allocated and succeeded
+            wanted = _wanted_states(moment, old, group) if fresh else _states_of(old, group)
+            judged = judged or bool(wanted)
+            if states - wanted:
                 found.append(
                     Evidence.of(
-                        "a request holds more recurrent states than it may",
+                        "a request holds recurrent states that nothing needs",
                         request=new.request,
                         group=group,
-                        states=states,
-                        limit=limit,
+                        columns=sorted(states - wanted),
+                        wanted=sorted(wanted),
                         table=new.groups[group].table,
                     )
                 )
@@ -260,8 +266,8 @@ LAWS: tuple[Law, ...] = (
     Law(
         "TB-6",
         "D",
-        "After an allocation a request holds per Mamba-align group at most the state it reads, one per chunk in flight or "
-        "planned, each with its internal checkpoint, and the speculative blocks; until the next one only fewer.",
+        "After an allocation a request holds per Mamba-align group the state it reads, one per chunk in flight or planned, "
+        "each with its internal checkpoint, and the speculative blocks, no more; until the next one only fewer.",
         "vLLM 0.33.0",
         ("M-MAM-1",),
         on=(*TABLES_CHANGE, Output),
@@ -276,6 +282,7 @@ LAWS: tuple[Law, ...] = (
         ("M-MAM-2",),
         on=(Dispatch,),
         check=_state_columns_present,
+        bent_by=WRONG_CONTENT,
     ),
     Law(
         "TB-10",
