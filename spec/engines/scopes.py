@@ -417,9 +417,9 @@ _MORE: tuple[Scope, ...] = (
         bounds={"lookahead": (0, 3)},
     ),
     _scope(
-        "fa1-m2+3-n4-async",
+        "fa1-m4+3-n4-async",
         _full(1),
-        _mamba(2, 3),
+        _mamba(4, 3),
         dcp_size=4,
         max_model_len=24,
         num_blocks=22,

@@ -225,7 +225,7 @@ def test_an_output_brings_the_accepted_drafts_and_one_token_more():
 
 
 def test_with_two_steps_in_flight_the_next_plan_opens_before_the_output_and_its_forward_waits_for_it():
-    world = in_decode("fa1-m2+3-n4-async", (1, 0))
+    world = in_decode("fa1-m4+3-n4-async", (1, 0))
     for action in macros.CLOSE:
         world, _ = door.step(world, action)
     assert act.BeginStep() in legal(world)
@@ -243,7 +243,7 @@ def test_with_two_steps_in_flight_the_next_plan_opens_before_the_output_and_its_
 
 
 def test_a_victim_in_flight_leaves_a_late_output_that_is_delivered_before_it_resumes_or_dropped():
-    world = in_decode("fa1-m2+3-n4-async")
+    world = in_decode("fa1-m4+3-n4-async")
     for action in (*macros.CLOSE, act.BeginStep()):
         world, _ = door.step(world, action)
     ways = [action for action in legal(world) if isinstance(action, act.Preempt)]
