@@ -67,21 +67,27 @@ def _wanted_states(moment: Moment, old: Request, group: int) -> set[int]:
     That of the state it reads, and the running one with the speculative ones behind it. With steps in flight also the
     column that each of them writes, behind drafts the speculative ones. Rejected drafts leave columns behind the confirmed
     tokens that earlier steps ran in, and spare ones further ahead. A backend that exports internal checkpoints writes one
-    column before each running one.
+    column before each running one. While a late output is due, its tokens count as in flight and nulling lags behind.
     """
     config, spec = moment.before.config, moment.before.config.groups[group]
-    size, spare = spec.block_size, spec.speculative_blocks
+    size, spare, held = spec.block_size, spec.speculative_blocks, _states_of(old, group)
     entry = moment.after.plan.scheduled[-1]
-    confirmed = max(entry.start - old.in_flight, 0)
-    ahead = {column for column in _states_of(old, group) if column > ground.column_of_state(entry.start + entry.amount, size)}
-    wanted = set(range(ground.columns(confirmed, size) - 1, ground.columns(confirmed + spare, size))) if confirmed else set()
-    shares = [share for _, share in ground.shares(moment.before, old.request)]
+    shares = [
+        share for step, share in ground.shares(moment.after, old.request) if not ground.is_stale(moment.after, share, step)
+    ]
+    confirmed = min(share.start for share in (*shares, entry))
+    wanted = {column for column in held if column > ground.column_of_state(entry.start + entry.amount, size)}
+    if confirmed > 0:
+        wanted |= set(range(ground.column_of_state(confirmed, size), ground.columns(confirmed + spare, size)))
+    if old.stale:
+        processed = max(entry.start - old.in_flight, 1)
+        wanted |= {column for column in held if column >= ground.column_of_state(processed, size)}
     for share in (*shares, entry):
         running = ground.column_of_state(share.start + share.amount, size)
         wanted |= set(range(running, running + 1 + (spare if share.drafts or share is entry else 0)))
         if config.checkpoint_alignment is not None:
             wanted.add(running - 1)
-    return wanted | ahead
+    return wanted
 
 
 def _few_states(moment: Moment) -> Findings:
