@@ -23,7 +23,7 @@ from kvproof.spec import faults
 from kvproof.spec import laws as all_laws
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.engines import machine, rules, scopes, shrink, walk, witnesses
-from kvproof.spec.engines.enabled import Limits
+from kvproof.spec.engines.amounts import Limits
 from kvproof.spec.engines.scopes import Scope
 from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.faults import Fault
@@ -370,7 +370,7 @@ def _as_planted(fault: Fault, scope: Scope) -> Iterator[Config]:
         settings = dict(scope.settings)
         if fault.profile is not None:
             changes: dict[str, Any] = dict([fault.profile])
-            settings["profile"] = evolve(SOUND, **changes)
+            settings["profile"] = evolve(settings.get("profile", SOUND), **changes)
         yield evolve(scope, settings=settings).config()
 
 

@@ -7,12 +7,18 @@ from kvproof.spec.laws import (
     boundaries,
     contents,
     copies,
+    demand,
     equivalences,
+    events,
     handoffs,
     hits,
     liveness,
+    outputs,
     pool,
+    requests,
+    rows,
     scaling,
+    states,
     tables,
 )
 from kvproof.spec.laws.base import Law
@@ -26,6 +32,8 @@ FAMILIES: dict[str, str] = {
     "PC": "Pool conservation",
     "CC": "Content correctness",
     "LV": "Liveness",
+    "RQ": "Requests",
+    "EV": "Events",
 }
 """The families in the order of docs/semantics.md, section 5."""
 
@@ -43,15 +51,21 @@ def _in_order(laws: tuple[Law, ...]) -> tuple[Law, ...]:
 ALL: tuple[Law, ...] = _in_order(
     (
         *tables.LAWS,
+        *states.LAWS,
+        *rows.LAWS,
         *boundaries.LAWS,
         *hits.LAWS,
         *scaling.LAWS,
         *equivalences.LAWS,
         *copies.LAWS,
+        *demand.LAWS,
         *handoffs.LAWS,
         *pool.LAWS,
         *contents.LAWS,
+        *outputs.LAWS,
         *liveness.LAWS,
+        *requests.LAWS,
+        *events.LAWS,
     )
 )
 """Every law, by family and number."""
