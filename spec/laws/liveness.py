@@ -318,11 +318,11 @@ class Resends:
     def promised(self, sent: Sent) -> int:
         """Return the boundary that a resend of a prompt hits at least: ck(P, H), or ck(P, S) where hits are coarse (2.8).
 
-        A model of one class drops its EAGLE unit from what lies below the last token.
+        A model of one group drops its EAGLE unit from what lies below the last token.
         """
         config, facts = self.config, naive_hits.facts(self.config)
         length = len(sent.tokens)
-        if facts.eagle and len(facts.classes) == 1:
+        if facts.eagle and len(config.groups) == 1:
             return max(naive.checkpoint_boundary(length, facts.scheduler_block) - facts.scheduler_block, 0)
         return naive.checkpoint_boundary(length, naive_hits.alignment(config), bool(facts.eagle))
 
