@@ -212,7 +212,7 @@ LAWS: tuple[Law, ...] = (
         sentence="At a joint hit every group can resume: attention has a keyed block for every position before it, a "
         "recurrent group the state of exactly that boundary.",
         source="#50493, #50344",
-        faults=("M-HIT-2", "M-HIT-3"),
+        faults=("M-HIT-2", "M-HIT-3", "M-PUB-1", "M-PUB-29", "M-PUB-32"),
         on=(Lookup,),
         check=_hit_is_resumable,
     ),
@@ -238,7 +238,7 @@ LAWS: tuple[Law, ...] = (
         mark="C",
         sentence="The joint hit is the greatest aligned boundary within the limit at which every group can resume.",
         source="vLLM 0.33.0",
-        faults=("M-HIT-2", "M-HIT-4", "M-HIT-5"),
+        faults=("M-HIT-2", "M-HIT-4", "M-HIT-5", "M-PUB-36"),
         on=(Lookup,),
         check=_hit_is_the_greatest,
         bent_by=(("attention_limit", "current"),),

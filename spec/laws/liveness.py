@@ -259,7 +259,7 @@ LAWS: tuple[Law, ...] = (
         mark="C",
         sentence="An action whose precondition holds returns without an error: no broken contract, no empty pool, no crash.",
         source="vLLM 0.33.0",
-        faults=("M-MAM-6", "M-SCR-1", "M-BND-1", "M-DEM-1"),
+        faults=("M-MAM-6", "M-SCR-1", "M-BND-1", "M-DEM-1", "M-PUB-170"),
         check=_no_internal_refusal,
         bent_by=(("recurrent_demand", "capped"),),
     ),

@@ -569,7 +569,7 @@ LAWS: tuple[Law, ...] = (
         "S",
         "The worker's row of a running request only grows, and the manager never asks for another block in it.",
         "vLLM 0.33.0",
-        ("M-COW-4",),
+        ("M-COW-4", "M-PUB-109"),
         on=(Dispatch,),
         check=_rows_extend,
     ),

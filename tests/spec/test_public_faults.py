@@ -1,0 +1,216 @@
+"""Public reports: the page that lists them is complete, and each report's numbers come out right, and wrong with its fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from attrs import frozen
+
+from kvproof.core import actions as act
+from kvproof.core import geometry
+from kvproof.core.config import Config, Group, configure
+from kvproof.spec import faults, judge, macros
+from kvproof.spec.engines import enabled
+from tests.driving import Driver
+
+FULL, MAMBA = "full_attention", "mamba_align"
+
+
+@frozen
+class Report:
+    """What a report's scenario comes to in the sound model and with the fault planted."""
+
+    fault: str
+    observe: Callable[[], object]
+    right: object
+    wrong: object
+
+
+def shared(tokens: int, then: int, number: int) -> tuple[int, ...]:
+    """A prompt that agrees with its siblings in its first tokens and then goes on by itself."""
+    return (*range(1, tokens + 1), *range(10_000 * number, 10_000 * number + then))
+
+
+def clipped(driver: Driver, request: int, wanted: int) -> int:
+    """How many of the wanted tokens a chunk of a request may compute."""
+    found = driver.request(request)
+    return enabled.chunk(driver.world.config, found, found.computed, wanted)
+
+
+def computed(driver: Driver, request: int, tokens: int | tuple[int, ...]) -> None:
+    """Compute a whole prompt, each chunk as long as it may be, and finish the request."""
+    driver.submit(request, tokens)
+    while (left := driver.request(request).num_prompt - driver.request(request).computed) > 0:
+        driver.do(act.BeginStep())
+        assert driver.allocate(request, clipped(driver, request, left)).admitted is True
+        driver.close()
+    driver.do(act.Finish(request))
+
+
+def hit(driver: Driver, request: int) -> int:
+    """What a lookup finds for a waiting request in the next plan."""
+    driver.do(act.BeginStep())
+    return driver.do(act.Lookup(request)).local
+
+
+# --- units ----------------------------------------------------------------------------------------------------------
+
+
+def hit_of_a_sibling() -> int:
+    """#26296: N=2, blocks of 16, prompts share 150 tokens and differ in 400: at most 150, a multiple of 32."""
+    config = configure((Group(FULL, 16),) * 2, dcp_size=2, hash_block_size=16, num_blocks=128)
+    driver = Driver(config)
+    computed(driver, 0, shared(150, 400, 1))
+    driver.submit(1, shared(150, 400, 2))
+    return hit(driver, 1)
+
+
+def widths() -> tuple[int, int]:
+    """#50823: N=2 and room for 8,192 blocks of 16 tokens on each rank: the group's rows, and those of its members."""
+    length = 8192 * 16 * 2
+    config = configure((Group(FULL, 16),), dcp_size=2, max_model_len=length)
+    return config.row_capacity[0], geometry.attention_row_width(length, 16, True, 2)
+
+
+def keyed_boundaries() -> list[int]:
+    """kvcached#451: blocks of 32 and 16, hashes of 16, 64 of 65 tokens cached: what the blocks of 32 are registered for."""
+    driver = Driver(configure((Group(FULL, 32), Group(FULL, 16)), num_blocks=10))
+    computed(driver, 0, 65)
+    return sorted(driver.keys(0))
+
+
+def hits_of_resends() -> list[int]:
+    """vllm-ascend#13330: one entry spans 512 tokens in blocks of 128 (here by N=4), prompts of 2,048 and 4,096 sent twice."""
+    found = []
+    for tokens in (2048, 4096):
+        driver = Driver(configure((Group(FULL, 128), Group(FULL, 128, False)), dcp_size=4, max_model_len=8192, num_blocks=64))
+        computed(driver, 0, tokens)
+        driver.submit(1, tokens)
+        found.append(hit(driver, 1))
+    return found
+
+
+def state_boundaries() -> list[int]:
+    """sglang#34760: N=2, states every 4 tokens, pages of 8: what the state at 12 is registered for."""
+    driver = Driver(configure((Group(FULL, 4), Group(MAMBA, 4)), dcp_size=2, num_blocks=12))
+    driver.submit(0, 13)
+    driver.chunk(0, 12)
+    return sorted(driver.keys(1))
+
+
+# --- hits -----------------------------------------------------------------------------------------------------------
+
+
+def hit_after_a_failed_attempt() -> tuple[int, int]:
+    """#18957: 8 tokens are hit, the allocation fails, another request takes their blocks: the second answer."""
+    driver = Driver(configure((Group(FULL, 4),), num_blocks=6))
+    computed(driver, 0, 8)
+    driver.submit(1, shared(0, 20, 1))
+    driver.chunk(1, 8)
+    driver.submit(2, shared(8, 9, 2))
+    first = hit(driver, 2)
+    assert driver.do(act.Allocate(2, 9, first)).admitted is False
+    driver.close()
+    driver.do(act.BeginStep())
+    assert driver.do(act.Allocate(1, 12)).admitted is True
+    return first, driver.do(act.Lookup(2)).local
+
+
+def hit_behind_a_gap() -> int:
+    """llm-d-inference-sim#705: three blocks are cached, the first is evicted: no token of the rest is a hit."""
+    driver = Driver(configure((Group(FULL, 4),), num_blocks=6))
+    computed(driver, 0, 13)
+    (first,) = driver.keys(0)[4]
+    driver.do(act.EvictBlocks((first,)))
+    driver.submit(1, 13)
+    return hit(driver, 1)
+
+
+# --- allocation -----------------------------------------------------------------------------------------------------
+
+
+def tables_after(attempts: int) -> list[list[int]]:
+    """inference-sim#354: the tables of a request that is admitted after so many attempts that failed."""
+    driver = Driver(configure((Group(FULL, 4),), num_blocks=6))
+    driver.submit(0, 8)
+    driver.chunk(0, 8)
+    driver.submit(1, shared(0, 16, 1))
+    driver.do(act.BeginStep())
+    for _ in range(attempts):
+        driver.do(act.Lookup(1))
+        assert driver.do(act.Allocate(1, 16)).admitted is False
+    driver.do(*macros.run([]), act.Finish(0), act.ResetCache())
+    driver.do(act.BeginStep())
+    driver.allocate(1, 16)
+    return driver.tables(1)
+
+
+def demand_of_a_resend() -> object:
+    """sonar#661: ten blocks cached, two evicted, the eight others all that is free: ten are needed, so refuse."""
+    driver = Driver(configure((Group(FULL, 4),), num_blocks=11))
+    computed(driver, 0, 40)
+    driver.submit(1, shared(0, 8, 1))
+    driver.chunk(1, 8)
+    driver.submit(2, 40)
+    assert hit(driver, 2) == 32
+    moment = judge.attempt(driver.world, act.Allocate(2, 8, 32))
+    return moment.refusal.code if moment.refusal else (moment.record.demand, moment.record.admitted)  # type: ignore[union-attr]
+
+
+# --- the worker -----------------------------------------------------------------------------------------------------
+
+
+def depth_of_the_initial_state() -> int:
+    """tpu-inference#3412: B is admitted with the prefix of A; how many tokens stand in the state that B starts from."""
+    driver = Driver(configure((Group(FULL, 4), Group(MAMBA, 4)), num_blocks=12))
+    computed(driver, 0, 9)
+    driver.submit(1, shared(8, 4, 1))
+    driver.do(act.BeginStep())
+    driver.allocate(1, 4)
+    driver.do(*macros.CLOSE, *macros.EXECUTE[:-1])
+    before = driver.world
+    ((_, _, _, block, boundary),) = driver.do(macros.EXECUTE[-1]).reads
+    assert boundary == 8
+    state = before.contents[block][1:]
+    return before.prefixes.depth[state[0]] if state else -1
+
+
+def row_of_a_resumed_request() -> tuple[tuple[int, ...], list[int]]:
+    """vllm-rbln#676: planned, preempted before the worker was told, resumed: the row of the worker and the table."""
+    driver = Driver(configure((Group(FULL, 4),), num_blocks=8))
+    driver.submit(0, 12)
+    driver.chunk(0, 4)
+    driver.do(act.BeginStep(), act.Allocate(0, 4), act.Withdraw(0))
+    driver.close()
+    driver.do(act.BeginStep())
+    driver.allocate(0, 4)
+    driver.do(*macros.CLOSE)
+    return driver.world.worker.rows[0][driver.world.steps[0].scheduled[0].row], driver.tables(0)[0]
+
+
+REPORTS = (
+    Report("M-PUB-1", hit_of_a_sibling, 128, 288),
+    Report("M-PUB-4", widths, (8192, 8192), (16384, 8192)),
+    Report("M-PUB-14", keyed_boundaries, [32, 64], [16, 32]),
+    Report("M-PUB-29", hit_after_a_failed_attempt, (8, 0), (8, 8)),
+    Report("M-PUB-32", hit_behind_a_gap, 0, 8),
+    Report("M-PUB-36", hits_of_resends, [1536, 3584], [0, 512]),
+    Report("M-PUB-57", state_boundaries, [12], [8]),
+    Report("M-PUB-68", depth_of_the_initial_state, 8, 9),
+    Report("M-PUB-109", row_of_a_resumed_request, ((1, 2), [1, 2]), ((1, 2, 2), [1, 2])),
+    Report(
+        "M-PUB-166",
+        lambda: (tables_after(0), tables_after(1)),
+        ([[3, 4, 5, 2]], [[3, 4, 5, 2]]),
+        ([[3, 4, 5, 2]], [[4, 5, 3, 2]]),
+    ),
+    Report("M-PUB-170", demand_of_a_resend, (10, False), "pool-exhausted"),
+)
+
+
+@pytest.mark.parametrize("report", REPORTS, ids=[report.fault for report in REPORTS])
+def test_the_numbers_of_the_report(report: Report) -> None:
+    assert report.observe() == report.right
+    with faults.planted(faults.by_id(report.fault)):
+        assert report.observe() == report.wrong
