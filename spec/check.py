@@ -23,7 +23,7 @@ from kvproof.spec import faults
 from kvproof.spec import laws as all_laws
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.engines import machine, rules, scopes, shrink, walk, witnesses
-from kvproof.spec.engines.enabled import Limits
+from kvproof.spec.engines.amounts import Limits
 from kvproof.spec.engines.scopes import Scope
 from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.faults import Fault

@@ -9,11 +9,13 @@ from kvproof.core import execute
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.world import NONE, Hit, Phase, Request, Status, World
-from kvproof.spec.engines import enabled
-from kvproof.spec.engines.enabled import Limits
+from kvproof.spec.engines import amounts, enabled, flight, prompts
+from kvproof.spec.engines.amounts import Limits
 
 UNKNOWN = 97
 """A request id that no engine hands out."""
+ODD = 9
+"""A token that no engine hands out."""
 
 
 def disabled(world: World, limits: Limits) -> list[Action]:
@@ -21,15 +23,15 @@ def disabled(world: World, limits: Limits) -> list[Action]:
 
     Each breaks one precondition of the semantics: phase, id, status, order, alignment, amount or capacity.
     """
-    del limits
-    found = _unknown(world)
+    found = [*_unknown(world), *_bad_execution(world)]
     if world.phase is Phase.IDLE:
-        found += [*_not_idle_actions(world), *_bad_submits(world), *_bad_execution(world), *_bad_rows(world)]
-        if world.steps:
+        found += [*_not_idle_actions(world), *_bad_submits(world), *_bad_outputs(world, limits), *_bad_rows(world)]
+        if not enabled.may_begin(world):
             found.append(act.BeginStep())
         return found
     found += [act.BeginStep(), act.Submit(UNKNOWN, (0,)), act.ResetCache(), act.EvictBlocks((1,))]
     found += [act.Finish(request.request) for request in world.requests[:1]]
+    found += [act.Output(number) for number in flight.outputs_due(world)]
     found.append(act.AppendRows(0, ((),) * len(world.config.groups)))
     planning = world.phase in (Phase.PLAN_RUNNING, Phase.PLAN_WAITING)
     if not planning:
@@ -60,14 +62,17 @@ def _unknown(world: World) -> list[Action]:
     ]
 
 
+# --- between plans ------------------------------------------------------------------------------------------------
+
+
 def _not_idle_actions(world: World) -> list[Action]:
     found: list[Action] = [act.Drain(), act.BuildMetadata(), act.Dispatch()]
-    resting = enabled.at_rest(world)
+    legal = enabled.preemptable(world)
     for request in world.requests:
         number = request.request
         found += [act.Lookup(number), act.Allocate(number, 1), act.Withdraw(number)]
-        if request not in resting:
-            found.append(act.Preempt(number))
+        if request not in legal:
+            found += [act.Preempt(number), act.Preempt(number, drop_stale=True)]
     return found
 
 
@@ -75,21 +80,42 @@ def _bad_submits(world: World) -> list[Action]:
     known = {request.request for request in world.requests}
     for step in world.steps:
         known.update(step.due)
-    free = enabled.free_id(world)
+    free = prompts.free_id(world)
     found: list[Action] = [act.Submit(number, (0,)) for number in sorted(known)]
     return [*found, act.Submit(free, ()), act.Submit(free, (0,) * world.config.max_model_len)]
 
 
 def _bad_execution(world: World) -> list[Action]:
-    part = enabled.next_part(world)
-    found: list[Action] = [act.Execute(name) for name in execute.PARTS if name != part]
-    due = enabled.outputs_due(world)
-    for request in world.requests:
-        if request.request not in due:
-            found.append(act.Output(request.request))
-            continue
-        count = enabled.samples(world, request.request)
-        found += [act.Output(request.request, (0,) * wrong) for wrong in (0, 1, 2) if wrong != count]
+    """Parts out of order, of a step that has none left, or before an output that they need."""
+    part = flight.next_part(world)
+    return [act.Execute(name) for name in execute.PARTS if name != part]
+
+
+def _bad_outputs(world: World, limits: Limits) -> list[Action]:
+    due = flight.outputs_due(world)
+    waiting = [number for step in world.steps for number in step.due if number not in due]
+    others = [request.request for request in world.requests if request.request not in due]
+    found: list[Action] = [act.Output(number) for number in dict.fromkeys((*others, *waiting))]
+    for number in due:
+        request = flight.live(world, number)
+        # What a request brings that is gone, or whose late output is to be dropped, is not looked at (T36.3, T36.4).
+        if request is not None and not (request.stale and request.drop_stale):
+            found += _bad_deliveries(world, number, limits)
+    return found
+
+
+def _bad_deliveries(world: World, number: int, limits: Limits) -> list[Action]:
+    """Too few tokens, too many, or others than the drafts before the last one (T36)."""
+    most, drafts = flight.most_delivered(world, number), flight.due_share(world, number).drafts
+    first = limits.alphabet[0]
+    longest = [*drafts[:most], *(first,) * max(most - len(drafts), 0)]
+    found: list[Action] = [act.Output(number, (*longest, first))]
+    if most > 0:
+        found.append(act.Output(number))
+    if most > 1:
+        other = next(token for token in limits.alphabet if token != drafts[0])
+        found.append(act.Output(number, (other, first)))
+        found.append(act.Output(number, (*drafts[: most - 2], ODD, first)))
     return found
 
 
@@ -117,19 +143,25 @@ def _overlong(world: World, row: int) -> list[Action]:
     return [act.AppendRows(row, tuple(enabled.block_ids(world, count) for count in shape)) for shape in dict.fromkeys(shapes)]
 
 
+# --- in a plan ----------------------------------------------------------------------------------------------------
+
+
 def _bad_planning(world: World) -> list[Action]:
     found: list[Action] = []
     taken = enabled.scheduled(world)
+    legal = enabled.preemptable(world)
     for request in world.requests:
         number = request.request
         running = request.status is Status.RUNNING
         if not running:
             found += [act.Preempt(number), act.Withdraw(number)]
-            if world.plan.preempted:
+            if world.plan.preempted or flight.owes_output(request):
                 found.append(act.Lookup(number))
         else:
             found.append(act.Lookup(number))
             found.append(act.Preempt(number) if number in taken else act.Withdraw(number))
+            if request not in legal:
+                found.append(act.Withdraw(number) if number in taken else act.Preempt(number))
         if number in taken:
             found.append(act.Allocate(number, 1))
         elif running:
@@ -141,27 +173,42 @@ def _bad_planning(world: World) -> list[Action]:
     return found
 
 
-def ends(amounts: tuple[int, ...]) -> tuple[int, ...]:
+def ends(some: tuple[int, ...]) -> tuple[int, ...]:
     """Return the two smallest and the largest of some amounts, so that no end is left out and lists stay short."""
-    return amounts if len(amounts) <= 3 else (*amounts[:2], amounts[-1])
+    return some if len(some) <= 3 else (*some[:2], some[-1])
 
 
 def unclipped(config: Config, request: Request, start: int) -> tuple[int, ...]:
     """Return amounts within the known tokens that no wanted amount is clipped to, and one beyond what a step holds."""
-    left = request.num_tokens - start
-    legal = {enabled.chunk(config, request, start, wanted) for wanted in range(1, min(left, config.max_chunk) + 1)}
+    left = amounts.end_of(config, request) - start
+    legal = {amounts.chunk(config, request, start, wanted) for wanted in range(1, min(left, config.max_chunk) + 1)}
     return tuple(amount for amount in range(1, left + 1) if amount not in legal)
 
 
 def _bad_running(world: World, request: Request) -> list[Action]:
-    number, left = request.request, request.num_tokens - request.computed
+    config, number = world.config, request.request
+    left = amounts.end_of(config, request) - request.computed
     if world.phase is not Phase.PLAN_RUNNING:
         return [act.Allocate(number, 1)]
-    unit = world.config.scheduler_block_size
+    unit = config.scheduler_block_size
     found: list[Action] = [act.Allocate(number, 0), act.Allocate(number, -1), act.Allocate(number, left + 1)]
     found += [act.Allocate(number, 1, local=unit), act.Allocate(number, 1, external=unit)]
     found.append(act.Allocate(number, 1, lookahead=-1))
-    return found + [act.Allocate(number, amount) for amount in ends(unclipped(world.config, request, request.computed))]
+    found += [act.Allocate(number, amount) for amount in ends(unclipped(config, request, request.computed))]
+    return found + _bad_drafts(config, request, left)
+
+
+def _bad_drafts(config: Config, request: Request, left: int) -> list[Action]:
+    """Drafts in a prefill, behind a gap, without a token of their own, or more than a step or the model length holds."""
+    number, most = request.request, amounts.most_drafts(config, request)
+    found: list[Action] = [act.Allocate(number, 1 + most + 1, drafts=(0,) * (most + 1))]
+    if most:
+        found.append(act.Allocate(number, 1, drafts=(0,)))
+        found.append(act.Allocate(number, 2 + most, drafts=(0,) * most))
+        found.append(act.Allocate(number, 2, drafts=(-1,)))
+    elif left > 1:
+        found.append(act.Allocate(number, left, drafts=(0,)))
+    return found
 
 
 def _bad_first(world: World, request: Request, hit: Hit) -> list[Action]:
@@ -172,6 +219,7 @@ def _bad_first(world: World, request: Request, hit: Hit) -> list[Action]:
     found: list[Action] = [
         act.Allocate(number, 0, local=hit.local),
         act.Allocate(number, left + 1, local=hit.local),
+        act.Allocate(number, left + 1, local=hit.local, drafts=(0,)),
         act.Allocate(number, 1, local=hit.local + config.hash_block_size),
         act.Allocate(number, 1, local=hit.local, external=-1),
     ]
@@ -181,7 +229,7 @@ def _bad_first(world: World, request: Request, hit: Hit) -> list[Action]:
         found.append(act.Allocate(number, 1, local=hit.local - 1))
     if hit.local % config.scheduler_block_size:
         found.append(act.Allocate(number, 1, local=hit.local, external=config.hash_block_size))
-    aligned = enabled.adoptable(config, hit)[0]
+    aligned = amounts.adoptable(config, hit)[0]
     rest = request.num_tokens - aligned
     if config.hash_block_size > 1 and rest > 1:
         found.append(act.Allocate(number, 1, local=aligned, external=1))

@@ -19,10 +19,10 @@ from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.world import World, new_world
 from kvproof.spec import judge as judges
-from kvproof.spec.engines import disabled, rules, walk
+from kvproof.spec.engines import amounts, disabled, rules, walk
 from kvproof.spec.engines import enabled as lists
 from kvproof.spec.engines import witnesses as wit
-from kvproof.spec.engines.enabled import Limits
+from kvproof.spec.engines.amounts import Limits
 from kvproof.spec.judge import Judge, Violation
 from kvproof.spec.laws.base import Law, Moment
 
@@ -160,7 +160,7 @@ def run_machine(
 
     ``only`` names the one law or rule whose violations count, bent ones included.
     """
-    bounds = limits or lists.limits_for(config)
+    bounds = limits or amounts.limits_for(config)
     starts = _start_worlds(config, laws, bounds, str(seed_number), only)
     search = _Search(config, bounds, Judge(laws), starts, only)
     machine = seed(seed_number)(_machine(search))

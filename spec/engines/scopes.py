@@ -9,11 +9,12 @@ from attrs import evolve, field, frozen
 
 from kvproof.core import config as configs
 from kvproof.core.config import Config, Group
-from kvproof.spec.engines import enabled
-from kvproof.spec.engines.enabled import Limits
+from kvproof.spec.engines import amounts
+from kvproof.spec.engines.amounts import Limits
 from kvproof.spec.exits import UserError
 
-FULL, MAMBA = "full_attention", "mamba_align"
+FULL, MAMBA, STABLE = "full_attention", "mamba_align", "mamba_stable"
+WINDOW, CHUNKED, SCRATCH = "sliding_window", "chunked_local", "scratch"
 
 
 @frozen(slots=True)
@@ -32,22 +33,30 @@ class Scope:
 
     def limits(self, config: Config) -> Limits:
         """Return the bounds of generation for a resolved configuration."""
-        return evolve(enabled.limits_for(config), **self.bounds)
+        return evolve(amounts.limits_for(config), **self.bounds)
 
 
 def _scope(name: str, *groups: Group, quick: bool = False, bounds: Mapping[str, Any] | None = None, **settings: Any) -> Scope:
     return Scope(name, groups, settings, bounds or {}, quick)
 
 
-def _full(block_size: int, sharded: bool | None = None) -> Group:
-    return Group(FULL, block_size, sharded)
+def _full(block_size: int, sharded: bool | None = None, *, draft: bool = False) -> Group:
+    return Group(FULL, block_size, sharded, draft=draft)
 
 
-def _mamba(block_size: int) -> Group:
-    return Group(MAMBA, block_size)
+def _mamba(block_size: int, spare: int = 0) -> Group:
+    return Group(MAMBA, block_size, speculative_blocks=spare)
 
 
-ALL: tuple[Scope, ...] = (
+def _window(block_size: int, window: int, *, draft: bool = False) -> Group:
+    return Group(WINDOW, block_size, False, window=window, draft=draft)
+
+
+def _chunked(block_size: int, chunk: int) -> Group:
+    return Group(CHUNKED, block_size, window=chunk)
+
+
+_BASE: tuple[Scope, ...] = (
     # One group: hash blocks are blocks, hits are whole blocks.
     _scope("fa4", _full(4), max_model_len=32, num_blocks=10),
     _scope("fa2-n4", _full(2), dcp_size=4, interleave=2, max_model_len=40, num_blocks=8, bounds={"lookahead": (0, 1)}),
@@ -138,6 +147,281 @@ ALL: tuple[Scope, ...] = (
     ),
     _scope("fa4-m2-n4", _full(4), _mamba(2), dcp_size=4, interleave=4, max_model_len=40, num_blocks=14),
 )
+
+
+# The other kinds, speculation, checkpoints and steps in flight. A name lists the groups (w: sliding window, c: chunked local,
+# st: stable Mamba, x: scratch, d: draft group, +k: speculative blocks), the ranks, then what else is on.
+_MORE: tuple[Scope, ...] = (
+    # Windows: one hash block per block and several, whole blocks and hits inside a block.
+    _scope("fa4-w4", _full(4), _window(4, 5), max_model_len=32, num_blocks=14, retention=8, bounds={"gates": (False, True)}),
+    _scope(
+        "fa2-w2-n2-eagle",
+        _full(2),
+        _window(2, 6),
+        dcp_size=2,
+        max_model_len=28,
+        num_blocks=14,
+        retention=0,
+        use_eagle=True,
+        num_draft_tokens=1,
+        events=True,
+        bounds={"lookahead": (0, 1)},
+    ),
+    _scope(
+        "fa4-m4-w4-n2",
+        _full(4),
+        _mamba(4),
+        _window(4, 5),
+        dcp_size=2,
+        interleave=2,
+        max_model_len=32,
+        num_blocks=20,
+        retention=0,
+        connectors=(False,),
+        quick=True,
+    ),
+    _scope(
+        "fa4-m4-w2-h2-eagle",
+        _full(4),
+        _mamba(4),
+        _window(2, 4),
+        max_model_len=28,
+        num_blocks=24,
+        retention=0,
+        use_eagle=True,
+        shared_prefix_checkpoint=True,
+        events=True,
+        connectors=(True,),
+    ),
+    _scope(
+        "fa2-m2-w4-ahead",
+        _full(2),
+        _mamba(2),
+        _window(4, 6),
+        max_model_len=28,
+        num_blocks=22,
+        connectors=(False,),
+        max_steps_in_flight=2,
+        defer_block_free=True,
+        bounds={"gates": (False, True)},
+    ),
+    _scope(
+        "fa1-m2+1-w4-n4-draft1",
+        _full(1),
+        _mamba(2, 1),
+        _window(4, 8),
+        dcp_size=4,
+        max_model_len=24,
+        num_blocks=24,
+        retention=4,
+        num_draft_tokens=1,
+        max_steps_in_flight=2,
+        async_outputs=True,
+        append_expansion=2,
+    ),
+    _scope(
+        "w4-fa4-w8-eagle-async",
+        _window(4, 5),
+        _full(4),
+        _window(8, 12, draft=True),
+        max_model_len=32,
+        num_blocks=20,
+        use_eagle=True,
+        num_draft_tokens=3,
+        max_steps_in_flight=2,
+        async_outputs=True,
+        defer_block_free=True,
+        bounds={"lookahead": (3,)},
+    ),
+    # Chunked local attention.
+    _scope("fa4-c4", _full(4), _chunked(4, 8), max_model_len=32, num_blocks=14, connectors=(False,)),
+    _scope(
+        "c2-fa4-m4-h2-eagle-ahead",
+        _chunked(2, 6),
+        _full(4),
+        _mamba(4),
+        max_model_len=24,
+        num_blocks=24,
+        retention=0,
+        use_eagle=True,
+        connectors=(True,),
+        max_steps_in_flight=2,
+        events=True,
+        bounds={"gates": (False, True)},
+    ),
+    # A stable Mamba group beside attention, and beside snapshots under fine-grained hits.
+    _scope("fa4-st4", _full(4), Group(STABLE, 4), max_model_len=32, num_blocks=14, retention=0, connectors=(True,), quick=True),
+    _scope(
+        "fa2-st4-n2-eagle-ahead",
+        _full(2),
+        Group(STABLE, 4),
+        dcp_size=2,
+        max_model_len=28,
+        num_blocks=18,
+        use_eagle=True,
+        max_steps_in_flight=2,
+        events=True,
+        append_expansion=2,
+    ),
+    _scope(
+        "fa2-m4-st2-n4",
+        _full(2),
+        _mamba(4),
+        Group(STABLE, 2),
+        dcp_size=4,
+        interleave=2,
+        max_model_len=24,
+        num_blocks=24,
+        retention=8,
+        connectors=(False,),
+        defer_block_free=True,
+        max_steps_in_flight=2,
+        bounds={"lookahead": (0, 1)},
+    ),
+    # Scratch blocks, with snapshots and drafts.
+    _scope("fa4-x4-m4-n2", _full(4), Group(SCRATCH, 4), _mamba(4), dcp_size=2, max_model_len=32, num_blocks=16, retention=8),
+    _scope(
+        "fa4-x4-m4+2-draft2-ahead",
+        _full(4),
+        Group(SCRATCH, 4),
+        _mamba(4, 2),
+        max_model_len=28,
+        num_blocks=18,
+        retention=0,
+        num_draft_tokens=2,
+        max_steps_in_flight=2,
+        defer_block_free=True,
+        connectors=(True,),
+    ),
+    # A drafter's own group: the EAGLE drop is that group's alone.
+    _scope(
+        "fa4-d4-m8-eagle",
+        _full(4),
+        _full(4, draft=True),
+        _mamba(8),
+        max_model_len=32,
+        num_blocks=24,
+        use_eagle=True,
+        retention=0,
+        connectors=(False,),
+    ),
+    _scope(
+        "fa4-d4r-m4+1-n2-eagle-async",
+        _full(4),
+        _full(4, False, draft=True),
+        _mamba(4, 1),
+        dcp_size=2,
+        max_model_len=28,
+        num_blocks=20,
+        use_eagle=True,
+        num_draft_tokens=1,
+        max_steps_in_flight=2,
+        async_outputs=True,
+        bounds={"lookahead": (1,)},
+        quick=True,
+    ),
+    # EAGLE with snapshots: chunk ends one unit lower, junctions pinned, checkpoints written inside a chunk.
+    _scope(
+        "fa8-m8-h2-eagle-pins",
+        _full(8),
+        _mamba(8),
+        hash_block_size=2,
+        max_model_len=36,
+        num_blocks=12,
+        use_eagle=True,
+        shared_prefix_checkpoint=True,
+        retention=0,
+        quick=True,
+    ),
+    _scope(
+        "fa8-m8-h2-eagle-ckpt",
+        _full(8),
+        _mamba(8),
+        hash_block_size=2,
+        max_model_len=40,
+        num_blocks=14,
+        use_eagle=True,
+        checkpoint_alignment=2,
+        events=True,
+        quick=True,
+    ),
+    _scope(
+        "fa4-m4+2-n2-eagle-ckpt",
+        _full(4),
+        _mamba(4, 2),
+        dcp_size=2,
+        hash_block_size=2,
+        max_model_len=32,
+        num_blocks=16,
+        use_eagle=True,
+        num_draft_tokens=2,
+        checkpoint_alignment=2,
+        shared_prefix_checkpoint=True,
+        retention=0,
+        connectors=(True,),
+        max_steps_in_flight=2,
+        async_outputs=True,
+        defer_block_free=True,
+        bounds={"lookahead": (2,)},
+    ),
+    _scope(
+        "m2-m4-fa2-n2-ckpt",
+        _mamba(2, 1),
+        _mamba(4, 1),
+        _full(2),
+        dcp_size=2,
+        max_model_len=28,
+        num_blocks=20,
+        checkpoint_alignment=2,
+        retention=8,
+        num_draft_tokens=1,
+        connectors=(False,),
+    ),
+    # Speculative blocks: drafts across block edges, states moved to their columns.
+    _scope("fa4-m4+1", _full(4), _mamba(4, 1), max_model_len=32, num_blocks=14, num_draft_tokens=1, quick=True),
+    _scope(
+        "fa2-m2+3-draft3",
+        _full(2),
+        _mamba(2, 3),
+        max_model_len=28,
+        num_blocks=20,
+        num_draft_tokens=3,
+        events=True,
+        bounds={"lookahead": (0, 3)},
+    ),
+    _scope(
+        "fa1-m2+3-n4-async",
+        _full(1),
+        _mamba(2, 3),
+        dcp_size=4,
+        max_model_len=24,
+        num_blocks=22,
+        num_draft_tokens=3,
+        max_steps_in_flight=2,
+        async_outputs=True,
+        retention=0,
+        quick=True,
+    ),
+    # Attention alone, with everything that concerns steps in flight.
+    _scope("fa4-ahead-defer", _full(4), max_model_len=24, num_blocks=8, max_steps_in_flight=2, defer_block_free=True),
+    _scope(
+        "fa2-n4-eagle-async",
+        _full(2),
+        dcp_size=4,
+        max_model_len=40,
+        num_blocks=9,
+        use_eagle=True,
+        num_draft_tokens=2,
+        max_steps_in_flight=2,
+        async_outputs=True,
+        defer_block_free=True,
+        events=True,
+        bounds={"lookahead": (0, 2), "gates": (False, True)},
+    ),
+)
+
+ALL: tuple[Scope, ...] = _BASE + _MORE
+"""Every scope of the check."""
 
 
 def by_name(name: str) -> Scope:

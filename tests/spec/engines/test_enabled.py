@@ -9,7 +9,7 @@ from kvproof.core import worker
 from kvproof.core.errors import ChunkNotClipped, Refusal
 from kvproof.core.world import Phase, new_world
 from kvproof.spec import judge as judges
-from kvproof.spec.engines import disabled, rules, scopes, walk
+from kvproof.spec.engines import amounts, disabled, rules, scopes, walk
 from kvproof.spec.engines import enabled as lists
 
 NAMES = [scope.name for scope in scopes.ALL]
@@ -67,7 +67,7 @@ def test_lengths_stand_on_both_sides_of_every_boundary():
     config = scope.config()
     limits = scope.limits(config)
     assert (config.hash_block_size, config.scheduler_block_size) == (4, 8)
-    assert lists.lengths(config, limits) == tuple(n for n in range(1, 32) if n % 4 != 2)
+    assert amounts.lengths(config, limits) == tuple(n for n in range(1, 32) if n % 4 != 2)
 
 
 def test_a_step_stands_before_what_disturbs_it():
