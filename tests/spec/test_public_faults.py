@@ -11,7 +11,7 @@ from kvproof.core import actions as act
 from kvproof.core import geometry
 from kvproof.core.config import Config, Group, configure
 from kvproof.spec import faults, judge, macros
-from kvproof.spec.engines import enabled
+from kvproof.spec.engines import amounts
 from tests.driving import Driver
 
 FULL, MAMBA = "full_attention", "mamba_align"
@@ -35,7 +35,7 @@ def shared(tokens: int, then: int, number: int) -> tuple[int, ...]:
 def clipped(driver: Driver, request: int, wanted: int) -> int:
     """How many of the wanted tokens a chunk of a request may compute."""
     found = driver.request(request)
-    return enabled.chunk(driver.world.config, found, found.computed, wanted)
+    return amounts.chunk(driver.world.config, found, found.computed, wanted)
 
 
 def computed(driver: Driver, request: int, tokens: int | tuple[int, ...]) -> None:
