@@ -42,9 +42,7 @@ def wanted_tokens(config: Config, request: Request, new: int, local: int, extern
     )
 
 
-def allocate(
-    world: World, request: Request, wanted: Wanted, lists: Lists, full_sequence: bool = False
-) -> tuple[World, Record]:
+def allocate(world: World, request: Request, wanted: Wanted, lists: Lists, full_sequence: bool = False) -> tuple[World, Record]:
     """Allocate for a legal call: refused without effect but nulling, or admitted and registered (T16.2 to T16.7).
 
     ``lists`` are the adopted block lists per group (empty for a running request); ``full_sequence`` asks the admission gate
@@ -232,7 +230,9 @@ def register(work: Work, states: States, tokens: int) -> None:
     if not config.caching:
         return
     for group, state in enumerate(states):
-        states[group] = kinds.of(config.groups[group].kind).register(work, group, state, cacheable_prefix(config, group, tokens))
+        states[group] = kinds.of(config.groups[group].kind).register(
+            work, group, state, cacheable_prefix(config, group, tokens)
+        )
 
 
 def cacheable_prefix(config: Config, group: int, tokens: int) -> int:

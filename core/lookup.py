@@ -134,10 +134,10 @@ def lookup_per_group(config: Config, pool: Pool, nodes: list[int], limit: int) -
     """Return the full-attention hit with every class looked up alone, and whether some class is shorter (T12).
 
     Identical to the joint lookup without recurrent or full-attention groups, or when a class is deeper than full
-    attention: its blocks were lost then.
+    attention (its blocks were lost then), or shorter and no connector can make up for it.
     """
-    kind_of = [kinds.of(config.groups[members[0]].kind).CAPABILITIES for members in config.classes]
-    closed = [index for index, capabilities in enumerate(kind_of) if capabilities.prefix_closed]
+    abilities = [kinds.of(config.groups[members[0]].kind).CAPABILITIES for members in config.classes]
+    closed = [index for index, can in enumerate(abilities) if can.prefix_closed]
     found: dict[int, tuple[int, Lists]] = {}
     if config.recurrent and closed and len(config.groups) > 1:
         for index, members in enumerate(config.classes):
@@ -145,11 +145,19 @@ def lookup_per_group(config: Config, pool: Pool, nodes: list[int], limit: int) -
             asked = with_margin(config, members, limit, len(nodes) * config.hash_block_size)
             found[index] = kind.find_hit(config, pool, nodes, members, asked, owes_drop(config, members, False))
         deepest = min(found[index][0] for index in closed)
-        if all(hit <= deepest for hit, _ in found.values()):
-            shortest = min(hit for hit, _ in found.values())
-            return deepest, _joint_lists(config, found, deepest), 0, shortest < deepest
+        shorter = [config.classes[index] for index, (hit, _) in found.items() if hit < deepest]
+        if all(hit <= deepest for hit, _ in found.values()) and all(may_lag(config, members) for members in shorter):
+            return deepest, _joint_lists(config, found, deepest), 0, bool(shorter)
     local, lists, junction = lookup_common(config, pool, nodes, limit)
     return local, lists, junction, False
+
+
+def may_lag(config: Config, members: tuple[int, ...]) -> bool:
+    """Tell whether a class may be shorter than the full-attention hit (T12, field ``lagging_groups``).
+
+    A connector brings the external tokens and the state at their end. What a window reads before them it does not bring.
+    """
+    return config.profile.lagging_groups == "any" or kinds.of(config.groups[members[0]].kind).CAPABILITIES.recurrent
 
 
 def truncate(config: Config, lists: Lists, tokens: int) -> Lists:
@@ -166,7 +174,7 @@ def _truncated(config: Config, group: int, blocks: tuple[int, ...], tokens: int)
     entries = tokens // config.sizes[group] if can.cacheable else 0
     if (blocks and not can.cacheable) or (len(blocks) < entries and not can.recurrent):
         raise ContractBroken(
-            f"a hit of {len(blocks)} blocks in group {group} cannot be cut to {tokens} tokens: {entries} blocks are needed (T15)",
+            f"a hit of {len(blocks)} blocks in group {group} cannot be cut to {tokens} tokens, which are {entries} (T15)",
             group=group,
             blocks=len(blocks),
             tokens=tokens,

@@ -1,4 +1,4 @@
-"""Tables whose entry j covers the tokens [jE, (j+1)E): their demand, growth and nulling, shared by the kinds (T16, T17, T19)."""
+"""Tables whose entry j covers the tokens [jE, (j+1)E): demand, growth and nulling, shared by the kinds (T16, T17, T19)."""
 
 from __future__ import annotations
 

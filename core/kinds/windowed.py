@@ -55,4 +55,3 @@ def find_hit(
         end = at - ahead
         end -= end % per
     return 0, ((),) * len(members)
-
