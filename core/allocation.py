@@ -19,7 +19,7 @@ States = list[GroupState]
 
 @frozen(slots=True)
 class Wanted:
-    """The numbers of one allocation, in tokens (T16): see ``kinds.base.Admission``."""
+    """The numbers of one allocation, in tokens (T16): see ``kinds.base.Admission``; and the drafts that end it (T36)."""
 
     first: bool
     local: int
@@ -27,10 +27,13 @@ class Wanted:
     slots: int
     main: int
     whole: bool = False
+    drafts: tuple[int, ...] = ()
 
 
-def wanted_tokens(config: Config, request: Request, new: int, local: int, external: int, lookahead: int) -> Wanted:
-    """Return the token counts of an allocation, bounded by the model length (T16.1, T16.6)."""
+def wanted_tokens(
+    config: Config, request: Request, new: int, local: int, external: int, lookahead: int, drafts: tuple[int, ...] = ()
+) -> Wanted:
+    """Return the token counts of an allocation, bounded by the model length (T16.1, T16.6), and its drafts."""
     covered = request.computed + local
     total = min(covered + external, config.max_model_len)
     return Wanted(
@@ -39,6 +42,7 @@ def wanted_tokens(config: Config, request: Request, new: int, local: int, extern
         external=external,
         slots=min(total + new + lookahead, config.max_model_len),
         main=min(total + new, config.max_model_len),
+        drafts=drafts,
     )
 
 
@@ -78,7 +82,7 @@ def allocate(world: World, request: Request, wanted: Wanted, lists: Lists, full_
         states[group], appended = kinds.of(config.groups[group].kind).grow(work, group, state, wanted)
         new_blocks.append(appended)
     before = work.pool
-    register(work, states, min(wanted.main, request.num_tokens))
+    register(work, states, registrable_tokens(request, wanted))
     world = admitted(world, request, work, states, wanted, before)
     return world, Record(
         "Allocate",
@@ -101,6 +105,11 @@ def gate_demand(world: World, work: Work, request: Request, lists: Lists, wanted
     whole = min(request.num_tokens, world.config.max_model_len)
     asked = evolve(wanted, slots=whole, main=whole, whole=True)
     return total_demand(world, work, list(request.groups), lists, asked)
+
+
+def registrable_tokens(request: Request, wanted: Wanted) -> int:
+    """Return the tokens of the caching call: those computed that are known, never drafts or placeholders (T16.7, HB-14)."""
+    return min(wanted.main, request.num_tokens)
 
 
 def null_windows(work: Work, request: Request, wanted: Wanted) -> States:
@@ -253,7 +262,7 @@ def admitted(world: World, request: Request, work: Work, states: States, wanted:
     """Return the world after a successful allocation; ``before`` is the pool as it was before registration (T16)."""
     start = wanted.local + wanted.external
     plan = world.plan
-    scheduled = Scheduled(request.request, start, wanted.main - start, wanted.first, wanted.local)
+    scheduled = share(request, wanted)
     plan = Plan(
         scheduled=(*plan.scheduled, scheduled),
         copies=plan.copies + tuple(work.copies),
@@ -266,6 +275,22 @@ def admitted(world: World, request: Request, work: Work, states: States, wanted:
     )
     request = evolve(request, status=Status.RUNNING, computed=start, groups=tuple(states))
     return with_request(world, request, work.pool, plan)
+
+
+def share(request: Request, wanted: Wanted) -> Scheduled:
+    """Return a request's share of the plan: its chunk, its drafts, and the tokens before them still to come (T36)."""
+    start = wanted.local + wanted.external
+    end = wanted.main - len(wanted.drafts)
+    return Scheduled(
+        request=request.request,
+        start=start,
+        amount=wanted.main - start,
+        fresh=wanted.first,
+        loaded_from=wanted.local,
+        drafts=wanted.drafts,
+        samples=end == request.num_tokens + request.placeholders,
+        pending=max(end - request.num_tokens, 0),
+    )
 
 
 def undo_records(plan: Plan, request: int, before: Pool, after: Pool) -> tuple[tuple[int, tuple[KeyRecord, ...]], ...]:

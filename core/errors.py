@@ -133,9 +133,27 @@ class DivergedHit(Refusal):
 
 
 class BeyondKnownTokens(Refusal):
-    """More tokens are scheduled than are known (there is no speculation in this configuration)."""
+    """More tokens before the drafts are scheduled than are known, or owed by the outputs of steps in flight (T16, T36)."""
 
     code = "beyond-known-tokens"
+
+
+class TooManyDrafts(Refusal):
+    """More draft tokens than the configuration's drafter gives in one step (T36)."""
+
+    code = "too-many-drafts"
+
+
+class MisplacedDrafts(Refusal):
+    """Drafts do not follow the last token before them, or follow none that this chunk computes (T36)."""
+
+    code = "misplaced-drafts"
+
+
+class BeyondModelLength(Refusal):
+    """Drafts or tokens still to come would pass the model length."""
+
+    code = "beyond-model-length"
 
 
 class ChunkNotClipped(Refusal):
@@ -169,7 +187,7 @@ class ExecutionOrder(Refusal):
 
 
 class OutputMismatch(Refusal):
-    """The sampled tokens do not fit the chunk: one token at the end of the known tokens, none before it (T36)."""
+    """The tokens do not fit the chunk: accepted drafts and one more at the end of the known tokens, none before it (T36)."""
 
     code = "output-mismatch"
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from kvproof.core import geometry, worker
+from kvproof.core import geometry, requests, worker
 from kvproof.core import pool as pools
+from kvproof.core.config import Config
 from kvproof.core.errors import TooManyRunning
+from kvproof.core.prefixes import Prefixes
 from kvproof.core.records import Record
 from kvproof.core.world import NONE, Phase, Plan, Request, Scheduled, Status, Step, Worker, World
 
@@ -17,8 +19,8 @@ def begin(world: World) -> tuple[World, Record]:
 
 
 def fresh_plan(previous: Plan) -> Plan:
-    """Return the plan of a new step: only early preemptions carry over (T0 part 1, T31)."""
-    return Plan(preempted_before=previous.preempted_before)
+    """Return the plan of a new step: early preemptions and handoffs published by outputs carry over (T0 part 1, T31, T23)."""
+    return Plan(handoffs=previous.handoffs, preempted_before=previous.preempted_before)
 
 
 def drain(world: World) -> tuple[World, Record]:
@@ -61,8 +63,10 @@ def dispatch(world: World) -> tuple[World, Record]:
     """
     plan = world.plan
     running = {request.request: request for request in world.requests}
+    table, tips = chunk_tips(world, running)
     rows, entries = write_rows(world, running)
-    requests = tuple(advance(request, entries) for request in world.requests)
+    entries = tuple(evolve(entry, tip=tip) for entry, tip in zip(entries, tips, strict=True))
+    advanced = tuple(advance(world.config, request, entries) for request in world.requests)
     step = Step(
         scheduled=entries,
         copies=plan.copies,
@@ -73,7 +77,8 @@ def dispatch(world: World) -> tuple[World, Record]:
     world = evolve(
         world,
         phase=Phase.IDLE,
-        requests=requests,
+        prefixes=table,
+        requests=advanced,
         plan=Plan(cached=plan.cached, handoffs=plan.handoffs),
         steps=(*world.steps, step),
         worker=rows,
@@ -103,11 +108,29 @@ def local_lengths(world: World, entries: tuple[Scheduled, ...]) -> tuple[tuple[i
     )
 
 
-def advance(request: Request, entries: tuple[Scheduled, ...]) -> Request:
-    """Return a request with its scheduled amount counted as computed and in flight (T0 part 7)."""
+def chunk_tips(world: World, live: dict[int, Request]) -> tuple[Prefixes, list[int]]:
+    """Return the prefix table with all drafts of the plan, and per scheduled chunk the node it ends at (T36)."""
+    table, tips = world.prefixes, []
+    for entry in world.plan.scheduled:
+        table, tip = requests.chunk_tip(table, live[entry.request].tip, entry)
+        tips.append(tip)
+    return table, tips
+
+
+def advance(config: Config, request: Request, entries: tuple[Scheduled, ...]) -> Request:
+    """Return a request with its scheduled amount counted as computed and in flight, drafts included (T0 part 7).
+
+    With asynchronous outputs, placeholders stand for what the chunk will sample: its drafts and one token more (T36).
+    """
     for entry in entries:
         if entry.request == request.request:
-            return evolve(request, computed=entry.start + entry.amount, in_flight=request.in_flight + entry.amount)
+            owed = 1 + len(entry.drafts) if config.async_outputs and entry.samples else 0
+            return evolve(
+                request,
+                computed=entry.start + entry.amount,
+                in_flight=request.in_flight + entry.amount,
+                placeholders=request.placeholders + owed,
+            )
     return request
 
 
@@ -140,7 +163,7 @@ def write_rows(world: World, live: dict[int, Request]) -> tuple[Worker, tuple[Sc
             for group, state in enumerate(request.groups)
         )
         rows = worker.append(world, rows, row, missing)
-        entries.append(evolve(entry, tip=request.tip, row=row))
+        entries.append(evolve(entry, row=row))
     return rows, tuple(entries)
 
 

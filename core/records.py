@@ -58,3 +58,5 @@ class Record:
     """ResetCache: whether the keys were cleared."""
     num_tokens: int = 0
     """Submit, Output: tokens of the request known afterwards."""
+    rejected: int = 0
+    """Output: drafts of the chunk that are not among the tokens delivered; unless it is late, ``computed`` falls by them."""

@@ -1,4 +1,4 @@
-"""The life of a request: submit, preempt, withdraw, finish, and the processing of its output (T31, T32, T36, T37, T39)."""
+"""The life of a request: submit, preempt, withdraw and finish (T31, T32, T37, T39)."""
 
 from __future__ import annotations
 
@@ -6,26 +6,49 @@ from attrs import evolve
 
 from kvproof.core import allocation, prefixes
 from kvproof.core import pool as pools
-from kvproof.core.actions import Output, Submit
-from kvproof.core.errors import (
-    DuplicateRequest,
-    EmptyPrompt,
-    NotScheduled,
-    OutputMismatch,
-    UnknownRequest,
-)
+from kvproof.core.actions import Submit
+from kvproof.core.errors import DuplicateRequest, EmptyPrompt, UnknownRequest
 from kvproof.core.pool import Pool
+from kvproof.core.prefixes import Prefixes
 from kvproof.core.records import Record
-from kvproof.core.world import GroupState, Phase, Plan, Request, Status, Step, World
+from kvproof.core.world import GroupState, Phase, Plan, Request, Scheduled, Status, Step, World
+
+
+def alive(world: World, request: int) -> Request | None:
+    """Return a live request, None if there is none of this id."""
+    for candidate in world.requests:
+        if candidate.request == request:
+            return candidate
+    return None
 
 
 def find(world: World, request: int) -> Request:
     """Return a live request. Raises UnknownRequest."""
-    for candidate in world.requests:
-        if candidate.request == request:
-            return candidate
+    found = alive(world, request)
+    if found is not None:
+        return found
     live = ", ".join(str(candidate.request) for candidate in world.requests) or "none"
     raise UnknownRequest(f"no live request {request} (live: {live}): submit it first", request=request)
+
+
+def share_of(step: Step, request: int) -> Scheduled:
+    """Return a request's share of a step in which it is scheduled."""
+    return next(entry for entry in step.scheduled if entry.request == request)
+
+
+def expected_tokens(request: Request) -> int:
+    """Return the tokens of a request that are known or stand for placeholders: all that a chunk may reach (T36)."""
+    return request.num_tokens + request.placeholders
+
+
+def chunk_tip(table: Prefixes, tip: int, entry: Scheduled) -> tuple[Prefixes, int]:
+    """Return the prefix table and the node of a chunk's last token, with ``tip`` that of the request's last known one.
+
+    The drafts follow it, unless a token between is still to come: then it stays at ``tip`` (T0 part 7, T36).
+    """
+    if entry.pending:
+        return table, tip
+    return prefixes.extend(table, tip, entry.drafts)
 
 
 def submit(world: World, action: Submit) -> tuple[World, Record]:
@@ -121,39 +144,3 @@ def finish(world: World, request: Request) -> tuple[World, Record]:
     requests = tuple(other for other in world.requests if other.request != request.request)
     plan = forget_handoffs(world.plan, request.request)
     return evolve(world, pool=pool, requests=requests, plan=plan, hit=None), Record("Finish")
-
-
-def output(world: World, action: Output, step: Step) -> tuple[World, Record]:
-    """Process the output of one request of an executed step; a request that is gone is ignored (T36).
-
-    At the model length nothing more is sampled: the request has to be finished (T36.6).
-    Raises NotScheduled if none is due, OutputMismatch if the tokens do not fit the chunk.
-    """
-    if action.request not in step.due:
-        raise NotScheduled(f"no output of request {action.request} is due", request=action.request)
-    due = tuple(request for request in step.due if request != action.request)
-    steps = (evolve(step, due=due), *world.steps[1:]) if due else world.steps[1:]
-    found = [request for request in world.requests if request.request == action.request]
-    if not found:
-        return evolve(world, steps=steps), Record("Output")
-    request = found[0]
-    (entry,) = (entry for entry in step.scheduled if entry.request == action.request)
-    ends = entry.start + entry.amount == request.num_tokens
-    expected = 1 if ends and request.num_tokens < world.config.max_model_len else 0
-    if len(action.tokens) != expected:
-        raise OutputMismatch(
-            f"request {request.request} computed up to {entry.start + entry.amount} of {request.num_tokens} tokens: "
-            f"{expected} sampled tokens are due, got {len(action.tokens)} (model length {world.config.max_model_len})",
-            request=request.request,
-            expected=expected,
-            got=len(action.tokens),
-        )
-    table, tip = prefixes.extend(world.prefixes, request.tip, action.tokens)
-    request = evolve(
-        request,
-        tip=tip,
-        num_tokens=request.num_tokens + len(action.tokens),
-        in_flight=request.in_flight - entry.amount,
-    )
-    requests = tuple(request if other.request == request.request else other for other in world.requests)
-    return evolve(world, prefixes=table, requests=requests, steps=steps), Record("Output", num_tokens=request.num_tokens)

@@ -8,12 +8,13 @@ from typing import Any
 from attrs import evolve
 
 from kvproof.core import actions as act
-from kvproof.core import allocation, execute, lookup, plans, prefixes, requests, retention, worker
+from kvproof.core import allocation, execute, lookup, outputs, plans, prefixes, requests, retention, worker
 from kvproof.core import pool as pools
 from kvproof.core.errors import (
     AdmissionAfterPreemption,
     AlreadyScheduled,
     BeyondKnownTokens,
+    BeyondModelLength,
     BlockOutOfRange,
     ChunkNotClipped,
     DivergedHit,
@@ -22,6 +23,7 @@ from kvproof.core.errors import (
     LookupMismatch,
     LookupMissing,
     MisalignedExternal,
+    MisplacedDrafts,
     NothingToAllocate,
     NotScheduled,
     PhaseError,
@@ -29,6 +31,7 @@ from kvproof.core.errors import (
     RowInUse,
     StatusError,
     StepInFlight,
+    TooManyDrafts,
     TooManyRunning,
     UnknownAction,
 )
@@ -109,17 +112,27 @@ def _allocate(world: World, action: act.Allocate) -> tuple[World, Record]:
     request = requests.find(world, action.request)
     if any(entry.request == action.request for entry in world.plan.scheduled):
         raise AlreadyScheduled(f"request {action.request} already has an amount in this plan")
-    sizes = (action.new_tokens, action.local, action.external, action.lookahead)
+    sizes = (action.new_tokens, action.local, action.external, action.lookahead, *action.drafts)
     if min(sizes) < 0 or action.new_tokens == 0:
-        raise NothingToAllocate(f"new tokens must be positive and no count negative, got {sizes} (T16)")
+        raise NothingToAllocate(f"new tokens must be positive and no count or draft negative, got {sizes} (T16)")
     if request.status is Status.RUNNING:
         _check_running(world, action)
         lists: tuple[tuple[int, ...], ...] = ((),) * len(world.config.groups)
     else:
         lists = _adopted_lists(world, action)
     check_amount(world, request, action)
-    wanted = allocation.wanted_tokens(world.config, request, action.new_tokens, action.local, action.external, action.lookahead)
-    return allocation.allocate(world, request, wanted, lists, action.full_sequence)
+    wanted = allocation.wanted_tokens(
+        world.config, request, action.new_tokens, action.local, action.external, action.lookahead, action.drafts
+    )
+    planned, record = allocation.allocate(with_drafts(world, request, wanted), request, wanted, lists, action.full_sequence)
+    return (planned if record.admitted else evolve(planned, prefixes=world.prefixes)), record
+
+
+def with_drafts(world: World, request: Request, wanted: allocation.Wanted) -> World:
+    """Return the world whose prefix table knows the drafts of a chunk, if they follow a known token (2.3, T36)."""
+    if not wanted.drafts or request.placeholders:
+        return world
+    return evolve(world, prefixes=prefixes.extend(world.prefixes, request.tip, wanted.drafts)[0])
 
 
 def _check_running(world: World, action: act.Allocate) -> None:
@@ -164,19 +177,51 @@ def check_amount(world: World, request: Request, action: act.Allocate) -> None:
             start=start,
             num_tokens=request.num_tokens,
         )
-    if start + action.new_tokens > request.num_tokens:
-        raise BeyondKnownTokens(
-            f"request {request.request} knows {request.num_tokens} tokens, {start} + {action.new_tokens} are scheduled",
-            start=start,
-            new_tokens=action.new_tokens,
-            num_tokens=request.num_tokens,
-        )
+    check_end(world, request, action, start)
     if action.new_tokens > world.config.max_chunk or not chunk_allowed(world, request, start, action.new_tokens):
         raise ChunkNotClipped(
             f"a chunk of {action.new_tokens} tokens from {start} does not end where T22 lets it end: "
             f"{clip(world, request, start, min(action.new_tokens, world.config.max_chunk))} tokens would",
             start=start,
             new_tokens=action.new_tokens,
+        )
+
+
+def check_end(world: World, request: Request, action: act.Allocate, start: int) -> None:
+    """Refuse chunks beyond the tokens that are known or to come, and drafts that do not follow all of these (T36).
+
+    A chunk of ``new_tokens`` from ``start`` ends with its drafts. Raises BeyondKnownTokens, TooManyDrafts, MisplacedDrafts
+    or BeyondModelLength.
+    """
+    expected = requests.expected_tokens(request)
+    count, end = len(action.drafts), start + action.new_tokens
+    if count > world.config.num_draft_tokens:
+        raise TooManyDrafts(
+            f"{count} drafts are scheduled, the drafter gives at most {world.config.num_draft_tokens} (T36)",
+            drafts=count,
+            most=world.config.num_draft_tokens,
+        )
+    if end - count > expected:
+        raise BeyondKnownTokens(
+            f"request {request.request} knows {request.num_tokens} tokens and {request.placeholders} are to come, "
+            f"{start} + {action.new_tokens - count} are scheduled before the drafts",
+            start=start,
+            new_tokens=action.new_tokens,
+            num_tokens=request.num_tokens,
+        )
+    if count and (end - count < expected or action.new_tokens <= count):
+        raise MisplacedDrafts(
+            f"{count} drafts of {action.new_tokens} tokens from {start} do not follow the last of {expected} tokens: a chunk "
+            "with drafts computes at least one token before them and reaches the end of those that are known or to come",
+            start=start,
+            new_tokens=action.new_tokens,
+            drafts=count,
+        )
+    if end > world.config.max_model_len:
+        raise BeyondModelLength(
+            f"{start} + {action.new_tokens} tokens pass the model length {world.config.max_model_len}: schedule fewer drafts, "
+            "or finish the request",
+            end=end,
         )
 
 
@@ -289,7 +334,8 @@ def executed_step(world: World) -> Step:
 
 
 def _output(world: World, action: act.Output) -> tuple[World, Record]:
-    return requests.output(world, action, executed_step(world))
+    _need_phase(world, "Output", Phase.IDLE)
+    return outputs.process(world, action, executed_step(world))
 
 
 def _finish(world: World, action: act.Finish) -> tuple[World, Record]:

@@ -118,13 +118,14 @@ def demand(
 ) -> int:
     """Return the blocks wanted, or more than the pool has if the adopted state is computed in this very step (T17).
 
-    Reserves the chunk's internal checkpoint, or gives an earlier reservation up (T38).
+    Reserves the chunk's internal checkpoint, or gives an earlier reservation up; the admission gate only counts it (T38).
     """
     pool = work.pool
     if adopted and step.registered(pool.key_node[adopted[-1]], group):
         return len(pool.ref) + 1
     reserved = reservation(work, group, state, wanted)
-    work.checkpoints[group] = reserved
+    if not wanted.whole:
+        work.checkpoints[group] = reserved
     copy = owed_copy(state, wanted, work.config.sizes[group])
     checkpoint = 0 if reserved == NO_CHECKPOINT else 1
     if work.config.profile.recurrent_demand == "exact":

@@ -77,6 +77,24 @@ def executed() -> Driver:
     return driver
 
 
+def decoding() -> Driver:
+    """Full attention with a drafter: request 0 knows 15 tokens, 14 of them computed, and a plan is open."""
+    driver = Driver(configure((Group("full_attention", 4),), num_blocks=16, max_model_len=17, num_draft_tokens=2))
+    driver.submit(0, 14)
+    driver.chunk(0, 14)
+    driver.do(act.BeginStep())
+    return driver
+
+
+def longest() -> Driver:
+    """The same with one token more: two drafts would pass the model length of 17."""
+    driver = decoding()
+    driver.do(act.Allocate(0, 1))
+    driver.close()
+    driver.do(act.BeginStep())
+    return driver
+
+
 def hit() -> Driver:
     """Request 1 shares 12 tokens of the finished request 0 and was just looked up: hit 12, S = 8."""
     driver = running()
@@ -149,6 +167,10 @@ CASES: list[tuple[Callable[[], Driver], act.Action, type[errors.Refusal]]] = [
     (hit, act.Allocate(1, 4, 8, 16), errors.HitTooLong),
     (hit, act.Allocate(1, 13, 12), errors.BeyondKnownTokens),
     (hit, act.Allocate(1, 9, 12), errors.ChunkNotClipped),
+    (decoding, act.Allocate(0, 4, drafts=(1, 2, 3)), errors.TooManyDrafts),
+    (decoding, act.Allocate(0, 1, drafts=(1,)), errors.MisplacedDrafts),
+    (decoding, act.Allocate(0, 2, drafts=(-1,)), errors.NothingToAllocate),
+    (longest, act.Allocate(0, 3, drafts=(1, 2)), errors.BeyondModelLength),
     (diverged, act.Allocate(1, 4, 8), errors.DivergedHit),
     (looked_up, act.Allocate(0, 13), errors.ChunkNotClipped),
     (lambda: looked_up(max_chunk=8), act.Allocate(0, 12), errors.ChunkNotClipped),
