@@ -199,10 +199,12 @@ def _bad_running(world: World, request: Request) -> list[Action]:
 
 
 def _bad_drafts(config: Config, request: Request, left: int) -> list[Action]:
-    """Drafts in a prefill, behind a gap, without a token of their own, or more than a step or the model length holds."""
+    """Drafts before the end of what is known, without a token before them, or more than the drafter or model length gives."""
     number, most = request.request, amounts.most_drafts(config, request)
-    found: list[Action] = [act.Allocate(number, 1 + most + 1, drafts=(0,) * (most + 1))]
+    many = config.num_draft_tokens + 1
+    found: list[Action] = [act.Allocate(number, left + many, drafts=(0,) * many)]
     if most:
+        found.append(act.Allocate(number, 2 + most, drafts=(0,) * (most + 1)))
         found.append(act.Allocate(number, 1, drafts=(0,)))
         found.append(act.Allocate(number, 2 + most, drafts=(0,) * most))
         found.append(act.Allocate(number, 2, drafts=(-1,)))
@@ -219,7 +221,6 @@ def _bad_first(world: World, request: Request, hit: Hit) -> list[Action]:
     found: list[Action] = [
         act.Allocate(number, 0, local=hit.local),
         act.Allocate(number, left + 1, local=hit.local),
-        act.Allocate(number, left + 1, local=hit.local, drafts=(0,)),
         act.Allocate(number, 1, local=hit.local + config.hash_block_size),
         act.Allocate(number, 1, local=hit.local, external=-1),
     ]

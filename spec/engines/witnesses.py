@@ -12,7 +12,6 @@ from attrs import define, field
 
 from kvproof.core import actions as act
 from kvproof.core import prefixes
-from kvproof.core.errors import OutputPending, Refusal, RowCapacityExceeded, StaleOutput
 from kvproof.core.records import Record
 from kvproof.core.world import Phase, Request, Status, World
 from kvproof.spec.engines import sightings
@@ -69,11 +68,12 @@ NAMES: tuple[str, ...] = (
     "resume refused before a late output",
 )
 
-_REFUSALS: dict[type[Refusal], str] = {
-    RowCapacityExceeded: "row refusal",
-    OutputPending: "execution refused before an output",
-    StaleOutput: "resume refused before a late output",
+_REFUSALS = {
+    "row-capacity": "row refusal",
+    "output-pending": "execution refused before an output",
+    "stale-output": "resume refused before a late output",
 }
+"""Situations that a refusal shows, by its code."""
 
 
 @define(slots=True)
@@ -91,7 +91,7 @@ class Tracker:
         """Count what this moment shows."""
         record = moment.record
         if record is None:
-            name = _REFUSALS.get(type(moment.refusal)) if moment.refusal is not None else None
+            name = _REFUSALS.get(moment.refusal.code) if moment.refusal is not None else None
             if name is not None:
                 self.counts[name] += 1
             return
