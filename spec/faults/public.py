@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from attrs import asdict, evolve, frozen
 
-from kvproof.core import allocation, execute, geometry, lookup, plans, requests
+from kvproof.core import allocation, contents, execute, geometry, kinds, lookup, outputs, plans, requests, worker
+from kvproof.core import config as configs
 from kvproof.core import pool as pools
+from kvproof.core.actions import Output
 from kvproof.core.config import Config, Group
-from kvproof.core.kinds import caching, full_attention, positional
+from kvproof.core.kinds import caching, full_attention, positional, recurrent, sliding_window
 from kvproof.core.pool import NO_KEY, Pool
 from kvproof.core.records import Record
 from kvproof.core.work import Work
-from kvproof.core.world import Hit, Request, Scheduled, World
+from kvproof.core.world import Hit, Request, Scheduled, Step, Worker, World
 from kvproof.spec.faults.base import Fault
 
 _find_hit = full_attention.find_hit
@@ -25,6 +27,10 @@ _lookup = lookup.lookup
 _preempt = requests.preempt
 _write_rows = plans.write_rows
 _move_running_states = execute._move_running_states
+_window_hit = sliding_window.find_hit
+_groups_by_content = configs._groups_by_content
+_replay_boundaries = geometry.replay_boundaries
+_process = outputs.process
 
 Lists = tuple[tuple[int, ...], ...]
 
@@ -85,6 +91,25 @@ def _partial_state_keyed_at_its_page(work: Work, group: int, boundary: int) -> i
     return _partial_node(work, group, _page_below(work, group, boundary))
 
 
+def _width_without_speculative_blocks(spec: Group, dcp_size: int, max_model_len: int) -> int:
+    del dcp_size
+    return geometry.ceil_div(max_model_len, spec.block_size)
+
+
+def _scratch_has_positions(groups: tuple[Group, ...]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    holding_states, snapshots, _ = _groups_by_content(groups)
+    return holding_states, snapshots, tuple(group for group in range(len(groups)) if group not in holding_states)
+
+
+def _scratch_has_cells(groups: tuple[Group, ...], dcp_size: int, interleave: int) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    return tuple(
+        contents.cell_map(
+            kinds.of(group.kind).CAPABILITIES.recurrent, group.block_size, bool(group.sharded), dcp_size, interleave
+        )
+        for group in groups
+    )
+
+
 # --- hits -----------------------------------------------------------------------------------------------------------
 
 
@@ -130,6 +155,53 @@ def _resident_blocks_counted(
     if counted <= hit:
         return hit, lists
     return counted, tuple(zip(*columns[: counted // size], strict=True))
+
+
+def _popped_after_the_window(
+    config: Config, pool: Pool, nodes: list[int], members: tuple[int, ...], limit: int, drop: bool
+) -> tuple[int, Lists]:
+    """Find the blocks of a window without the one behind it, then give up the last of them."""
+    hit, lists = _window_hit(config, pool, nodes, members, limit, False)
+    if not drop or not hit:
+        return hit, lists
+    hit -= config.sizes[members[0]]
+    hit -= hit % config.alignment
+    return hit, tuple(blocks[: hit // config.sizes[members[0]]] for blocks in lists)
+
+
+def _answer_of_the_last_class(config: Config, pool: Pool, nodes: list[int], limit: int) -> tuple[int, Lists, int]:
+    """Ask every class by itself; each overwrites the hit."""
+    lists: list[tuple[int, ...]] = [()] * len(config.groups)
+    hit = 0
+    for members in config.classes:
+        kind = kinds.of(config.groups[members[0]].kind)
+        asked = lookup.with_margin(config, members, limit, len(nodes) * config.hash_block_size)
+        hit, found = kind.find_hit(config, pool, nodes, members, asked, lookup.owes_drop(config, members, False))
+        for group, blocks in zip(members, found, strict=True):
+            lists[group] = blocks
+    cut = (blocks[: geometry.ceil_div(hit, size)] for blocks, size in zip(lists, config.sizes, strict=True))
+    return hit, tuple(cut), 0
+
+
+# --- EAGLE ----------------------------------------------------------------------------------------------------------
+
+
+def _lower_boundary_only(prompt: int, unit: int, eagle: bool = False) -> tuple[int, ...]:
+    return _replay_boundaries(prompt, unit, eagle)[:1]
+
+
+def _boundary_without_the_drop(prompt: int, unit: int, eagle: bool = False) -> tuple[int, ...]:
+    del eagle
+    return _replay_boundaries(prompt, unit)
+
+
+def _checkpoint_without_the_drop(work: Work, tokens: int) -> bool:
+    return tokens == geometry.checkpoint_boundary(work.num_prompt, work.config.hash_block_size)
+
+
+def _every_class_drops(config: Config, members: tuple[int, ...], verified: bool) -> bool:
+    del members
+    return (config.use_eagle or config.num_draft_tokens > 0) and not verified
 
 
 # --- allocation -----------------------------------------------------------------------------------------------------
@@ -182,7 +254,7 @@ def _delta_survives(world: World, request: Request) -> tuple[World, Record]:
     return evolve(world, requests=stashed), record
 
 
-def _delta_emitted_again(world: World, live: dict[int, Request]) -> tuple[plans.Worker, tuple[Scheduled, ...]]:
+def _delta_emitted_again(world: World, live: dict[int, Request]) -> tuple[Worker, tuple[Scheduled, ...]]:
     """Write the row of a resumed request with the stashed delta behind its table."""
     resumed = {entry.request for entry in world.plan.scheduled if entry.fresh}
     told = {}
@@ -192,6 +264,41 @@ def _delta_emitted_again(world: World, live: dict[int, Request]) -> tuple[plans.
             groups = zip(request.groups, request.stash, strict=True)
             told[number] = evolve(request, groups=tuple(evolve(state, table=state.table + ids) for state, ids in groups))
     return _write_rows(world, told)
+
+
+def _seeded_behind_the_speculative_blocks(world: World, live: dict[int, Request]) -> tuple[Worker, tuple[Scheduled, ...]]:
+    """Take the last column of the table for that of a loaded state."""
+    rows, entries = _write_rows(world, live)
+    for entry in entries:
+        if entry.fresh and entry.loaded_from < entry.start:
+            columns = list(rows.columns[entry.row])
+            for group in world.config.snapshots:
+                columns[group] += world.config.groups[group].speculative_blocks
+            rows = worker.set_columns(rows, entry.row, tuple(columns))
+    return rows, entries
+
+
+# --- steps in flight ------------------------------------------------------------------------------------------------
+
+
+def _nothing_in_flight(world: World, request: Request) -> tuple[World, Record]:
+    """Forget what is in flight; the late output lowers the count below zero."""
+    world, record = _preempt(world, request)
+    reset = tuple(evolve(other, in_flight=0) if other.request == request.request else other for other in world.requests)
+    return evolve(world, requests=reset), record
+
+
+def _late_output_advances(world: World, action: Output, step: Step) -> tuple[World, Record]:
+    before = requests.alive(world, action.request)
+    entry = requests.share_of(step, action.request)
+    world, record = _process(world, action, step)
+    if before is None or not outputs.is_stale(before):
+        return world, record
+    advanced = tuple(
+        evolve(other, computed=other.computed + entry.amount) if other.request == action.request else other
+        for other in world.requests
+    )
+    return evolve(world, requests=advanced), record
 
 
 FAULTS: tuple[Fault, ...] = (
@@ -223,6 +330,30 @@ FAULTS: tuple[Fault, ...] = (
         scopes=("fa8-m2", "fa4-m2-n4"),
     ),
     Fault(
+        "M-PUB-20",
+        "the rows of a recurrent group have no columns for its speculative blocks",
+        "vllm-ascend#11466",
+        ("TB-12",),
+        ((recurrent, "row_width", _width_without_speculative_blocks),),
+        scopes=("fa4-m4+1", "fa2-m2+3-draft3"),
+    ),
+    Fault(
+        "M-PUB-22",
+        "positions are mapped to columns in a group whose row has one column for one private block",
+        "#54296",
+        ("TB-12", "LV-9"),
+        ((configs, "_groups_by_content", _scratch_has_positions), (configs, "_cells", _scratch_has_cells)),
+        scopes=("fa4-x4-m4-n2",),
+    ),
+    Fault(
+        "M-PUB-28",
+        "the EAGLE block is given up after the window was found, which leaves one block less than a window",
+        "#17398",
+        ("HB-10",),
+        ((sliding_window, "find_hit", _popped_after_the_window),),
+        scopes=("fa2-w2-n2-eagle", "fa4-m4-w2-h2-eagle"),
+    ),
+    Fault(
         "M-PUB-29",
         "a hit that was looked up before an allocation failed is used again after blocks were evicted",
         "#18957",
@@ -239,12 +370,47 @@ FAULTS: tuple[Fault, ...] = (
         scopes=("fa4", "fa2x6"),
     ),
     Fault(
+        "M-PUB-33",
+        "every class overwrites the joint hit, and the answer of the last one stands",
+        "TensorRT-LLM#10875",
+        ("CA-6", "HB-10"),
+        ((lookup, "lookup_common", _answer_of_the_last_class),),
+        scopes=("fa4-m4-n2", "fa4-w4"),
+    ),
+    Fault(
         "M-PUB-36",
         "the length of a hit is rebuilt from the number of its blocks in unscaled tokens",
         "vllm-ascend#13330",
         ("HB-15", "DS-9"),
         ((full_attention, "find_hit", _length_in_unscaled_blocks),),
         scopes=("fa4-m4-n2", "fa2-n4"),
+    ),
+    Fault(
+        "M-PUB-40",
+        "of the two boundaries at which EAGLE may resume behind a prompt only one is retained",
+        "#54713",
+        ("LV-10",),
+        ((geometry, "replay_boundaries", _lower_boundary_only),),
+        scopes=("fa4-m4-w2-h2-eagle",),
+    ),
+    Fault(
+        "M-PUB-41",
+        "the retained boundary is computed without the EAGLE drop and lies behind what a lookup reaches",
+        "local-inference-lab/vllm#556",
+        ("LV-10",),
+        (
+            (geometry, "replay_boundaries", _boundary_without_the_drop),
+            (recurrent, "is_checkpoint", _checkpoint_without_the_drop),
+        ),
+        scopes=("fa8-m8-h2-eagle-pins", "fa4-m4-w2-h2-eagle"),
+    ),
+    Fault(
+        "M-PUB-46",
+        "every class gives up a unit of its hit because there is a drafter, whatever cache that has",
+        "local-inference-lab/vllm#466",
+        ("LV-10",),
+        ((lookup, "owes_drop", _every_class_drops),),
+        scopes=("fa2-m2+3-draft3", "fa1-m2+3-n4-async"),
     ),
     Fault(
         "M-PUB-57",
@@ -255,12 +421,36 @@ FAULTS: tuple[Fault, ...] = (
         scopes=("fa4-m4-n2", "fa4-m2-n4"),
     ),
     Fault(
+        "M-PUB-66",
+        "behind loaded tokens the running state is looked for in the last column, past the speculative blocks",
+        "#51766",
+        ("TB-7", "CC-2"),
+        ((plans, "write_rows", _seeded_behind_the_speculative_blocks),),
+        scopes=("m2-m4-fa2-n2-ckpt", "fa4-x4-m4+2-draft2-ahead"),
+    ),
+    Fault(
         "M-PUB-68",
         "the running state of a request that is admitted with a hit is not copied to its new column",
         "tpu-inference#3412",
         ("CC-2",),
         ((execute, "_move_running_states", _resumed_state_stays),),
         scopes=("fa4-m4-n2", "fa2-m8"),
+    ),
+    Fault(
+        "M-PUB-72",
+        "a preemption forgets what is in flight, late outputs lower the count below zero, and blocks in the window are freed",
+        "vllm-ascend#14301",
+        ("TB-5",),
+        ((requests, "preempt", _nothing_in_flight),),
+        scopes=("fa2-m2-w4-ahead", "w4-fa4-w8-eagle-async"),
+    ),
+    Fault(
+        "M-PUB-92",
+        "the output of a step that was dispatched before a preemption advances the computed tokens",
+        "#49620",
+        ("TB-4",),
+        ((outputs, "process", _late_output_advances),),
+        scopes=("fa4-ahead-defer", "fa2-n4-eagle-async"),
     ),
     Fault(
         "M-PUB-109",

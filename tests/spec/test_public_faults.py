@@ -14,7 +14,7 @@ from kvproof.spec import faults, judge, macros
 from kvproof.spec.engines import amounts
 from tests.driving import Driver
 
-FULL, MAMBA = "full_attention", "mamba_align"
+FULL, WINDOW, MAMBA, SCRATCH = "full_attention", "sliding_window", "mamba_align", "scratch"
 
 
 @frozen
@@ -99,6 +99,20 @@ def state_boundaries() -> list[int]:
     return sorted(driver.keys(1))
 
 
+def columns_for_the_longest() -> tuple[int, int]:
+    """vllm-ascend#11466: three speculative blocks; the columns of a row, and those of a request of maximum length."""
+    config = configure((Group(FULL, 16), Group(MAMBA, 16, speculative_blocks=3)), max_model_len=160, num_draft_tokens=3)
+    return config.row_capacity[1], -(-160 // 16) + 3
+
+
+def groups_without_the_last_column() -> list[int]:
+    """#54296: groups of 4,352 and of 4 tokens, a million tokens: the mapped groups whose row ends before the last position."""
+    groups = (Group(FULL, 4352), Group(SCRATCH, 4), Group(FULL, 4352))
+    config = configure(groups, max_model_len=1_048_576)
+    last = config.max_model_len - 1
+    return [g for g in config.positional if last // config.groups[g].block_size >= config.row_capacity[g]]
+
+
 # --- hits -----------------------------------------------------------------------------------------------------------
 
 
@@ -125,6 +139,57 @@ def hit_behind_a_gap() -> int:
     driver.do(act.EvictBlocks((first,)))
     driver.submit(1, 13)
     return hit(driver, 1)
+
+
+def window_of_a_hit() -> tuple[int, list[bool]]:
+    """#17398: window 4 in blocks of 2 and EAGLE: the hit of a resend, and which of its entries are there."""
+    config = configure((Group(FULL, 2), Group(WINDOW, 2, False, window=4)), use_eagle=True, num_blocks=24)
+    driver = Driver(config)
+    computed(driver, 0, 8)
+    driver.submit(1, shared(8, 4, 1))
+    driver.do(act.BeginStep())
+    found = driver.do(act.Lookup(1))
+    return found.local, [block > 0 for block in found.lists[1]]
+
+
+def hit_with_two_windows() -> int:
+    """TensorRT-LLM#10875 by 32: full attention reaches 16 tokens and a window of 16 reaches 32: the smaller counts."""
+    config = configure((Group(FULL, 4), Group(WINDOW, 4, False, window=16)), num_blocks=32)
+    driver = Driver(config)
+    computed(driver, 0, 33)
+    driver.do(act.EvictBlocks(tuple(driver.keys(0)[20])))
+    driver.submit(1, 33)
+    return hit(driver, 1)
+
+
+# --- EAGLE ----------------------------------------------------------------------------------------------------------
+
+
+def resend(config: Config, tokens: int) -> int:
+    """The hit of a prompt that is sent a second time."""
+    driver = Driver(config)
+    computed(driver, 0, tokens)
+    driver.submit(1, tokens)
+    return hit(driver, 1)
+
+
+def hits_around_a_block_end() -> list[int]:
+    """#54713: EAGLE, retention 0, prompts of 127, 128 and 160 tokens sent twice; the window group has blocks of a hash."""
+    groups = (Group(FULL, 64), Group(MAMBA, 64), Group(WINDOW, 16, False, window=17))
+    config = configure(groups, hash_block_size=16, retention=0, use_eagle=True, num_blocks=64)
+    return [resend(config, tokens) for tokens in (127, 128, 160)]
+
+
+def hit_under_retention() -> int:
+    """local-inference-lab/vllm#556, scaled: EAGLE, retention 0, a prompt of more than two blocks sent twice."""
+    groups = (Group(FULL, 64), Group(MAMBA, 64))
+    return resend(configure(groups, hash_block_size=16, retention=0, use_eagle=True, num_blocks=32), 100)
+
+
+def hit_beside_a_drafter() -> int:
+    """local-inference-lab/vllm#466: N=8, unit 1,536, a drafter with a cache of its own, nine units of a prompt cached."""
+    config = configure((Group(FULL, 192),), dcp_size=8, max_model_len=16_384, num_blocks=32, num_draft_tokens=1)
+    return resend(config, 13_825)
 
 
 # --- allocation -----------------------------------------------------------------------------------------------------
@@ -189,14 +254,35 @@ def row_of_a_resumed_request() -> tuple[tuple[int, ...], list[int]]:
     return driver.world.worker.rows[0][driver.world.steps[0].scheduled[0].row], driver.tables(0)[0]
 
 
+def column_of_a_loaded_state() -> tuple[int, int]:
+    """#51766: two blocks loaded, three speculative blocks: the running column at the worker, and that of the state."""
+    groups = (Group(FULL, 4), Group(MAMBA, 4, speculative_blocks=3))
+    driver = Driver(configure(groups, num_draft_tokens=3, num_blocks=32, connectors=(False,)))
+    driver.submit(0, 12)
+    driver.do(act.BeginStep(), act.Lookup(0), act.Allocate(0, 4, 0, 8), *macros.CLOSE)
+    entry = driver.world.steps[0].scheduled[0]
+    return driver.world.worker.columns[entry.row][1], entry.start // 4 - 1
+
+
+# --- steps in flight ------------------------------------------------------------------------------------------------
+
+
 REPORTS = (
     Report("M-PUB-1", hit_of_a_sibling, 128, 288),
     Report("M-PUB-4", widths, (8192, 8192), (16384, 8192)),
     Report("M-PUB-14", keyed_boundaries, [32, 64], [16, 32]),
+    Report("M-PUB-20", columns_for_the_longest, (13, 13), (10, 13)),
+    Report("M-PUB-22", groups_without_the_last_column, [], [1]),
+    Report("M-PUB-28", window_of_a_hit, (6, [False, True, True]), (6, [False, False, True])),
     Report("M-PUB-29", hit_after_a_failed_attempt, (8, 0), (8, 8)),
     Report("M-PUB-32", hit_behind_a_gap, 0, 8),
+    Report("M-PUB-33", hit_with_two_windows, 16, 32),
     Report("M-PUB-36", hits_of_resends, [1536, 3584], [0, 512]),
+    Report("M-PUB-40", hits_around_a_block_end, [96, 112, 144], [96, 0, 0]),
+    Report("M-PUB-41", hit_under_retention, 80, 0),
+    Report("M-PUB-46", hit_beside_a_drafter, 13_824, 12_288),
     Report("M-PUB-57", state_boundaries, [12], [8]),
+    Report("M-PUB-66", column_of_a_loaded_state, (1, 1), (4, 1)),
     Report("M-PUB-68", depth_of_the_initial_state, 8, 9),
     Report("M-PUB-109", row_of_a_resumed_request, ((1, 2), [1, 2]), ((1, 2, 2), [1, 2])),
     Report(
