@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from attrs import frozen
+from attrs import fields_dict, frozen
 
 from kvproof.core import actions as act
 from kvproof.core import geometry
-from kvproof.core.config import Config, Group, configure
+from kvproof.core.config import Config, Group, Profile, configure
 from kvproof.spec import faults, judge, macros
 from kvproof.spec.engines import amounts
+from kvproof.spec.engines.scopes import ALL as SCOPES
 from tests.driving import Driver
+from tests.tidy.sources import ROOT
 
 FULL, WINDOW, MAMBA, SCRATCH = "full_attention", "sliding_window", "mamba_align", "scratch"
 
@@ -300,3 +304,121 @@ def test_the_numbers_of_the_report(report: Report) -> None:
     assert report.observe() == report.right
     with faults.planted(faults.by_id(report.fault)):
         assert report.observe() == report.wrong
+
+
+# --- the page -------------------------------------------------------------------------------------------------------
+
+PAGE = (ROOT / "docs/public-faults.md").read_text(encoding="utf-8")
+SEMANTICS = (ROOT / "docs/semantics.md").read_text(encoding="utf-8")
+ROW = re.compile(
+    r"^\| (\d+) \| \[([^\]]+)#(\d+)\]\((https://github\.com/[^)\s]+)\) \| (.+) \| (.+) \| (.+) \| (.+) \|$", re.MULTILINE
+)
+NUMBERS = (
+    1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 16, 17, 18, 20, 21, 22, 24, 25, 26, 28, 29, 30, 32, 33, 34, 36, 37, 38, 40, 41, 42, 44, 45,
+    46, 48, 49, 50, 52, 53, 54, 56, 57, 58, 60, 61, 62, 64, 65, 66, 68, 69, 70, 72, 73, 74, 76, 77, 78, 80, 81, 82, 84, 85, 86, 88,
+    89, 90, 92, 93, 94, 96, 97, 98, 100, 101, 102, 104, 105, 106, 108, 109, 110, 112, 113, 114, 116, 117, 118, 120, 121, 122, 124,
+    125, 126, 128, 129, 130, 132, 133, 134, 136, 137, 138, 140, 141, 142, 144, 145, 146, 148, 149, 150, 152, 153, 154, 156, 157, 158,
+    160, 161, 162, 164, 165, 166, 168, 169, 170, 172, 173, 174, 176, 177,
+)  # fmt: skip
+
+
+@frozen
+class Entry:
+    """One row of the page."""
+
+    number: int
+    name: str
+    thread: str
+    url: str
+    text: str
+    kind: str
+    disposition: str
+    where: str
+
+
+ENTRIES = [Entry(int(found[0]), *found[1:]) for found in ROW.findall(PAGE)]
+PLANTED = {fault.id: fault for fault in faults.ALL}
+PUBLIC = [name for name in PLANTED if name.startswith("M-PUB-")]
+
+
+def entries(start: str) -> list[Entry]:
+    """The entries whose disposition starts like this."""
+    return [entry for entry in ENTRIES if entry.disposition.startswith(start)]
+
+
+def test_the_page_has_every_entry_once() -> None:
+    assert len(NUMBERS) == 133
+    assert [entry.number for entry in ENTRIES] == list(NUMBERS)
+    assert PAGE.count("\n| ") - PAGE.split("| # |")[0].count("\n| ") - 1 - PAGE.split("## What")[1].count("\n| ") == 133
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=[str(entry.number) for entry in ENTRIES])
+def test_an_entry_says_what_where_and_why(entry: Entry) -> None:
+    assert entry.url.endswith((f"/pull/{entry.thread}", f"/issues/{entry.thread}"))
+    assert f"/{entry.name.rpartition('/')[2]}/" in entry.url
+    assert f"\n| {entry.kind} | " in PAGE.split("| # |")[0], "no class of the legend"
+    assert len(entry.text) > 20
+    assert re.fullmatch(
+        r"= M-[A-Z0-9]+-\d+|new, (device|host): [A-Z]+-\d+( \(later\))?|quirk `\w+`|adapter|out", entry.disposition
+    )
+
+
+def test_every_fault_that_is_named_exists() -> None:
+    named = set(re.findall(r"\bM-[A-Z0-9]+-\d+", PAGE))
+    defined = set(re.findall(r"^\| (M-[A-Z0-9]+-\d+) \|", SEMANTICS, re.MULTILINE))
+    assert named <= defined
+    planted = {name for entry in ENTRIES for name in re.findall(r"fault (M-[A-Z0-9]+-\d+)", entry.where)}
+    assert planted - set(PLANTED) == set()
+
+
+def test_what_is_the_same_as_a_known_fault_is_named_where_it_lives() -> None:
+    for entry in entries("= "):
+        name = entry.disposition.removeprefix("= ")
+        assert entry.where.startswith((f"fault {name}", f"host tier: {name}")), entry
+
+
+def test_every_new_entry_of_the_device_has_a_planted_fault() -> None:
+    named = set()
+    for entry in entries("new, device"):
+        (name,) = re.findall(r"^fault (M-PUB-\d+)", entry.where)
+        named.add(name)
+        fault = PLANTED[name]
+        law = entry.disposition.split()[2]
+        assert law in fault.laws, entry
+        repository = "" if entry.name == "vllm" else entry.name
+        assert f"{repository}#{entry.thread}" in fault.source.split(", "), entry
+    quirks = {name for entry in entries("quirk") for name in re.findall(r"M-PUB-\d+", entry.where)}
+    assert sorted(named | quirks) == sorted(PUBLIC)
+    assert all(f"host tier: law {entry.disposition.split()[2]}" == entry.where for entry in entries("new, host"))
+
+
+def test_every_quirk_is_a_field_of_the_profile() -> None:
+    for entry in entries("quirk"):
+        field = entry.disposition.removeprefix("quirk ").strip("`")
+        assert field in fields_dict(Profile)
+        (name,) = re.findall(r"fault (M-[A-Z]+-\d+)", entry.where)
+        assert PLANTED[name].profile is not None
+        assert PLANTED[name].profile[0] == field
+
+
+def test_the_page_counts_its_entries() -> None:
+    words = {
+        "= M": "the same",
+        "new, device": "new on the device",
+        "new, host": "new on the host",
+        "quirk": "quirks",
+        "adapter": "for an",
+        "out": "out",
+    }
+    kinds = Counter(next(word for word in words if entry.disposition.startswith(word)) for entry in ENTRIES)
+    assert all(re.search(rf"\b{kinds[kind]} {words[kind]}", PAGE) for kind in words)
+
+
+def test_the_scopes_that_are_named_exist() -> None:
+    named = set(re.findall(r"`([a-z0-9+-]+)`", PAGE.split("## What")[1]))
+    assert named
+    assert named - {scope.name for scope in SCOPES} == set()
+
+
+def test_every_public_fault_has_its_numbers_tested() -> None:
+    assert sorted(report.fault for report in REPORTS) == sorted(PUBLIC)
