@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from kvproof.core import execute
 from kvproof.core.world import Request, Scheduled, Step, World
 
-WAITING_PARTS = ("forward",)
-"""The parts that need the tokens of every earlier output."""
+WAITING_PARTS = ("precopy", "forward")
+"""The parts that need to know where a chunk really starts and what its tokens are."""
 
 
 def live(world: World, number: int) -> Request | None:

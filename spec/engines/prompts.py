@@ -31,11 +31,14 @@ def spelled(world: World, node: int) -> Prompt:
 
 
 def free_id(world: World) -> int:
-    """Return the smallest request id that is neither live nor due (T37)."""
-    taken = {request.request for request in world.requests}
-    for step in world.steps:
-        taken.update(step.due)
+    """Return the smallest request id that nothing mentions (T37)."""
+    taken = mentioned(world)
     return next(number for number in range(len(taken) + 1) if number not in taken)
+
+
+def mentioned(world: World) -> set[int]:
+    """Return the ids that are live or scheduled in a step that is not processed to its end (T37)."""
+    return {request.request for request in world.requests} | {entry.request for step in world.steps for entry in step.scheduled}
 
 
 def around(world: World, limits: Limits) -> Iterator[Prompt]:

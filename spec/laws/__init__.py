@@ -7,12 +7,17 @@ from kvproof.spec.laws import (
     boundaries,
     contents,
     copies,
+    demand,
     equivalences,
     handoffs,
     hits,
     liveness,
+    outputs,
     pool,
+    requests,
+    rows,
     scaling,
+    states,
     tables,
 )
 from kvproof.spec.laws.base import Law
@@ -26,6 +31,7 @@ FAMILIES: dict[str, str] = {
     "PC": "Pool conservation",
     "CC": "Content correctness",
     "LV": "Liveness",
+    "RQ": "Requests",
 }
 """The families in the order of docs/semantics.md, section 5."""
 
@@ -43,15 +49,20 @@ def _in_order(laws: tuple[Law, ...]) -> tuple[Law, ...]:
 ALL: tuple[Law, ...] = _in_order(
     (
         *tables.LAWS,
+        *states.LAWS,
+        *rows.LAWS,
         *boundaries.LAWS,
         *hits.LAWS,
         *scaling.LAWS,
         *equivalences.LAWS,
         *copies.LAWS,
+        *demand.LAWS,
         *handoffs.LAWS,
         *pool.LAWS,
         *contents.LAWS,
+        *outputs.LAWS,
         *liveness.LAWS,
+        *requests.LAWS,
     )
 )
 """Every law, by family and number."""

@@ -6,7 +6,7 @@ from attrs import evolve
 from kvproof.core import actions as act
 from kvproof.core import step as door
 from kvproof.core import worker
-from kvproof.core.errors import ChunkNotClipped, Refusal
+from kvproof.core.errors import REFUSALS, ChunkNotClipped, ContractBroken, PoolExhausted, UnknownAction
 from kvproof.core.world import Phase, new_world
 from kvproof.spec import judge as judges
 from kvproof.spec.engines import amounts, disabled, rules, scopes, walk
@@ -37,12 +37,21 @@ def test_every_enabled_action_is_accepted_and_every_disabled_one_is_refused_with
         phases.add(world.phase)
         for action in lists.enabled(world, limits):
             assert judges.attempt(world, action).refusal is None, action
-        for action in disabled.disabled(world, limits):
+        for action, expected in disabled.attempts(world, limits):
             moment = judges.attempt(world, action)
-            assert isinstance(moment.refusal, Refusal), action
+            assert isinstance(moment.refusal, expected), (action, moment.refusal)
             assert not judges.is_internal(moment.refusal), action
             assert moment.after is world, action
     assert phases == set(Phase)
+
+
+def test_every_refusal_is_asked_for_in_some_world():
+    """All but the two that mean that the model is wrong, and the one for what is no action."""
+    reached = set()
+    for scope in scopes.chosen(True):
+        for world, limits in worlds(scope, seeds=2, steps=150, every=1):
+            reached.update(type(judges.attempt(world, action).refusal) for action in disabled.disabled(world, limits))
+    assert reached == set(REFUSALS) - {ContractBroken, PoolExhausted, UnknownAction}
 
 
 def test_lists_are_the_same_every_time():

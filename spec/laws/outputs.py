@@ -1,0 +1,280 @@
+"""Laws of outputs, taken as functions of what was read: CC-7 and CC-8 (semantics 5.11).
+
+An output depends on the bytes that the query at its position reads. Two runs therefore give the same outputs iff the same
+prefix reads the same: what each executed share reads is compared with what the same tokens read in a run without any cache,
+alone and from the first token on, and with that run on another number of ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from attrs import define, field
+
+from kvproof.core import config as configs
+from kvproof.core.actions import Action, Allocate, BeginStep, BuildMetadata, Dispatch, Drain, Execute, Lookup, Output, Submit
+from kvproof.core.config import Config
+from kvproof.core.contents import GARBAGE, UNWRITTEN
+from kvproof.core.errors import ConfigError
+from kvproof.core.prefixes import Prefixes
+from kvproof.core.world import Scheduled, World, new_world
+from kvproof.spec import ground, judge
+from kvproof.spec.engines import twins
+from kvproof.spec.laws import equivalences
+from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
+
+MOST_PREFIXES = 24
+"""So many prefixes of a run are computed again without a cache: the longest of them, which read the most."""
+
+Read = tuple[object, ...]
+
+
+@define(slots=True)
+class Spelling:
+    """Names prefixes by context and tokens alone, so that nodes of different worlds can be compared."""
+
+    names: dict[tuple[int, int], int] = field(factory=dict)
+    tokens: list[tuple[int, ...]] = field(factory=list)
+
+
+@define(slots=True)
+class Names:
+    """The names of the prefix nodes of one run; nodes are appended only, so a name holds in every later world."""
+
+    spelling: Spelling
+    known: dict[int, int] = field(factory=dict)
+
+    def of(self, prefixes: Prefixes, node: int) -> int:
+        """Return the name of a node's prefix; what is no node (unwritten, garbage) names itself."""
+        if node < 0:
+            return node
+        if node not in self.known:
+            parent = self.of(prefixes, prefixes.parent[node]) if prefixes.parent[node] >= 0 else -1
+            key = (parent, prefixes.token[node])
+            names, tokens = self.spelling.names, self.spelling.tokens
+            if key not in names:
+                names[key] = len(tokens)
+                tokens.append((*(tokens[parent] if parent >= 0 else ()), key[1]))
+            self.known[node] = names[key]
+        return self.known[node]
+
+
+def values(world: World, group: int, block: int, cells: Sequence[int], names: Names) -> tuple[int, ...]:
+    """Return what the ranks find in these cells of a block, each value once."""
+    content = world.contents[block] if block > ground.NULL else ()
+    if not content:
+        return (UNWRITTEN,)
+    if content[0] != group:
+        return (GARBAGE,)
+    return tuple(sorted({names.of(world.prefixes, content[cell]) for cell in cells}))
+
+
+def read_at(world: World, entry: Scheduled, query: int, names: Names) -> Read:
+    """Return what the query at one position of an executed share reads, per group: the keys and values of its window, and the
+    recurrent state that has taken the position in.
+    """
+    config = world.config
+    found: list[object] = []
+    for group, spec in enumerate(config.groups):
+        size = ground.span(config, group)
+        if ground.has_positions(spec):
+            where = ground.cells(config, group)
+            found.append(
+                tuple(
+                    values(world, group, ground.row_block(world, group, entry.row, at // size), where[at % size], names)
+                    for at in range(ground.first_read(spec, query), query + 1)
+                )
+            )
+        elif ground.is_recurrent(spec):
+            columns = [column for column, n in ground.states_written(spec, entry) if n == query + 1]
+            block = ground.row_block(world, group, entry.row, columns[0]) if columns else ground.MISSING
+            found.append(values(world, group, block, range(1, 1 + config.dcp_size), names))
+    return tuple(found)
+
+
+def executed(moment: Moment) -> Iterator[tuple[Scheduled, int, int]]:
+    """Yield (share, position, node) for the last position of every share that a forward ran, and for its drafts.
+
+    Shares whose tokens are not all known are left out: nobody uses their output.
+    """
+    if moment.record is None or not isinstance(moment.action, Execute) or moment.action.part != "forward":
+        return
+    step = ground.pending_step(moment.before)
+    for entry in step.scheduled if step is not None else ():
+        path = ground.lineage(moment.before.prefixes, entry.tip)
+        end = entry.start + entry.amount
+        if not entry.pending and end < len(path):
+            for query in range(end - 1 - len(entry.drafts), end):
+                yield entry, query, path[query + 1]
+
+
+def outputs(config: Config, actions: Sequence[Action], spelling: Spelling) -> list[tuple[int, int, Read]]:
+    """Return (action, prefix, what was read at its end) of a run, in order."""
+    found = []
+    names = Names(spelling)
+    for position, moment in enumerate(twins.moments(config, actions)):
+        for entry, query, node in executed(moment):
+            prefix = names.of(moment.after.prefixes, node)
+            found.append((position, prefix, read_at(moment.after, entry, query, names)))
+    return found
+
+
+# --- the run without a cache ----------------------------------------------------------------------------------------
+
+
+def uncached(config: Config, dcp_size: int) -> Config | None:
+    """Return the configuration without caching, connectors and overlap, on so many ranks; None if that is not legal."""
+    width = 1 if config.dcp_size != dcp_size else config.interleave
+    room = sum(len(range(0, config.max_model_len + 1, group.block_size)) + 2 for group in config.groups)
+    try:
+        return configs.reconfigure(
+            config,
+            dcp_size=dcp_size,
+            interleave=width,
+            caching=False,
+            connectors=(),
+            max_model_len=config.max_model_len + 1,
+            max_chunk=None,
+            num_blocks=1 + room + sum(group.speculative_blocks for group in config.groups),
+            max_running=1,
+            use_eagle=False,
+            checkpoint_alignment=None,
+            defer_block_free=False,
+            max_steps_in_flight=1,
+            async_outputs=False,
+            retention=None,
+        )
+    except ConfigError:
+        return None
+
+
+def computed_alone(config: Config, context: int, tokens: tuple[int, ...], spelling: Spelling) -> Read | None:
+    """Return what the last of these tokens reads if they are computed alone without a cache; None if that is refused."""
+    world = new_world(config)
+    names = Names(spelling)
+    done = 0
+    found: Read | None = None
+    for action in (Submit(0, tokens, context), BeginStep(), Lookup(0)):
+        world = judge.attempt(world, action).after
+    while done < len(tokens):
+        moment = next(
+            (
+                moment
+                for amount in range(len(tokens) - done, 0, -1)
+                if (moment := judge.attempt(world, Allocate(0, amount))).record is not None
+            ),
+            None,
+        )
+        if moment is None or moment.record is None or not moment.record.admitted:
+            return None
+        request = ground.request_of(moment.after, 0)
+        done = sum(entry.start + entry.amount for entry in moment.after.plan.scheduled)
+        rest = (Drain(), BuildMetadata(), Dispatch(), *(Execute(part) for part in ground.PARTS))
+        ends = request is not None and done == request.num_tokens
+        for action in (*rest, Output(0, (0,) if ends else ()), BeginStep()):
+            moment = judge.attempt(moment.after, action)
+            for entry, query, _ in executed(moment):
+                if query + 1 == len(tokens):
+                    found = read_at(moment.after, entry, query, names)
+            if moment.refusal is not None:
+                return None
+        world = moment.after
+    return found
+
+
+def differences(config: Config, actions: Sequence[Action], ranks: Sequence[int]) -> Findings:
+    """Compare what each prefix of a run reads with what it reads without a cache on these numbers of ranks."""
+    spelling = Spelling()
+    seen = outputs(config, actions, spelling)
+    chosen = sorted({prefix for _, prefix, _ in seen}, key=lambda prefix: (-len(spelling.tokens[prefix]), prefix))
+    found: list[Evidence] = []
+    judged = False
+    for dcp_size in ranks:
+        plain = uncached(config, dcp_size)
+        if plain is None:
+            continue
+        alone: dict[int, Read] = {}
+        for prefix in chosen[:MOST_PREFIXES]:
+            context, *tokens = spelling.tokens[prefix]
+            answer = computed_alone(plain, context, tuple(tokens), spelling)
+            if answer is not None:
+                alone[prefix] = answer
+        judged = judged or bool(alone)
+        for position, prefix, read in seen:
+            if prefix in alone and read != alone[prefix]:
+                found.append(
+                    Evidence.of(
+                        "a run reads something else than a run without a cache, so that its output differs",
+                        action=position,
+                        prefix=spelling.tokens[prefix],
+                        dcp_size=dcp_size,
+                        expected=alone[prefix],
+                        actual=read,
+                    )
+                )
+                break
+    return found if judged else None
+
+
+def _cache_changes_nothing(config: Config, actions: Sequence[Action]) -> Findings:
+    """CC-7: what a run reads, the same tokens read alone without a cache."""
+    return differences(config, actions, (config.dcp_size,))
+
+
+def other_ranks(config: Config) -> tuple[int, ...]:
+    """Return the numbers of ranks to compare with: one, or two where the run is on one."""
+    return (1,) if config.dcp_size > 1 else (2,)
+
+
+def _ranks_change_nothing(config: Config, actions: Sequence[Action]) -> Findings:
+    """CC-8: what a run reads, the same tokens read on another number of ranks, and hits are those of one rank (DS-9b)."""
+    found = differences(config, actions, other_ranks(config))
+    hits = _hits_of_one_rank(config, actions)
+    if hits is None:
+        return found
+    return [*(found or ()), *hits]
+
+
+def _hits_of_one_rank(config: Config, actions: Sequence[Action]) -> Findings:
+    """Compare the hits of a run with those of the same actions on one rank with larger blocks."""
+    merged = equivalences.on_one_rank(config)
+    if merged is None:
+        return None
+    twin = twins.reconfigured(config, groups=merged, dcp_size=1, interleave=1)
+    judged = False
+    for position, (one, other) in enumerate(zip(twins.moments(config, actions), twins.moments(twin, actions), strict=True)):
+        if isinstance(one.action, Lookup) and one.record is not None and other.record is not None:
+            judged = True
+            if one.record.local != other.record.local:
+                return [
+                    Evidence.of(
+                        "a hit differs from that of one rank with larger blocks",
+                        action=position,
+                        here=one.record.local,
+                        one_rank=other.record.local,
+                    )
+                ]
+    return () if judged else None
+
+
+LAWS: tuple[Law, ...] = (
+    Law(
+        id="CC-7",
+        mark="S",
+        sentence="Outputs, as functions of what was read, equal those of a run without any cache.",
+        source="#50493, #54736",
+        faults=("M-COW-1", "M-HIT-1"),
+        check_run=_cache_changes_nothing,
+        bent_by=(("withdrawn_keys", "keep"), ("clip_stops", "clip_unit"), ("copy_source_guard", "recurrent")),
+    ),
+    Law(
+        id="CC-8",
+        mark="S",
+        sentence="Outputs are equal for every number of ranks, and so are hits where one rank with larger blocks has the same "
+        "gate.",
+        source="#50493",
+        faults=("M-GATE-1", "M-SLOT-1"),
+        check_run=_ranks_change_nothing,
+        bent_by=(("withdrawn_keys", "keep"), ("clip_stops", "clip_unit"), ("copy_source_guard", "recurrent")),
+    ),
+)
