@@ -200,6 +200,28 @@ def _hit_is_the_greatest(moment: Moment) -> Findings:
     return ()
 
 
+def _no_class_is_overruled(moment: Moment) -> Findings:
+    """CA-6: the joint hit is not beyond what any class can resume at by itself."""
+    request = _joint_lookup(moment)
+    if request is None or moment.record is None or moment.record.local == 0:
+        return None
+    world = moment.before
+    found = []
+    for members in naive_hits.facts(world.config).classes:
+        own = naive_hits.class_hit(world.config, world.pool, world.prefixes, request, members)
+        if moment.record.local > own:
+            found.append(
+                Evidence.of(
+                    "a joint hit beyond the hit of a group",
+                    request=request.request,
+                    groups=members,
+                    local=moment.record.local,
+                    own=own,
+                )
+            )
+    return found
+
+
 LAWS: tuple[Law, ...] = (
     Law(
         id="HB-8",
@@ -258,5 +280,14 @@ LAWS: tuple[Law, ...] = (
         on=(Lookup,),
         check=_hit_is_the_greatest,
         bent_by=(("attention_limit", "current"),),
+    ),
+    Law(
+        id="CA-6",
+        mark="S",
+        sentence="The joint hit is not beyond the hit of any group by itself.",
+        source="#50344",
+        faults=("M-PUB-33",),
+        on=(Lookup,),
+        check=_no_class_is_overruled,
     ),
 )

@@ -380,7 +380,8 @@ LAWS: tuple[Law, ...] = (
     Law(
         id="DS-1",
         mark="D",
-        sentence="A block of group g spans bs*N tokens iff the group is sharded, else bs; every consumer uses this span.",
+        sentence="A block of group g spans bs*N tokens iff the group is sharded, else bs; every consumer uses this "
+        "span, the worker's rows included.",
         source="#54736, offload-scaling",
         faults=("M-GEO-1", "M-GEO-3", "M-GEO-4", "M-GEO-6", "M-PUB-4"),
         check_config=_spans,
