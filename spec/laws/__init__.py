@@ -9,6 +9,7 @@ from kvproof.spec.laws import (
     copies,
     demand,
     equivalences,
+    events,
     handoffs,
     hits,
     liveness,
@@ -33,6 +34,7 @@ FAMILIES: dict[str, str] = {
     "CC": "Content correctness",
     "LV": "Liveness",
     "RQ": "Requests",
+    "EV": "Events",
 }
 """The families in the order of docs/semantics.md, section 5."""
 
@@ -64,6 +66,7 @@ ALL: tuple[Law, ...] = _in_order(
         *outputs.LAWS,
         *liveness.LAWS,
         *requests.LAWS,
+        *events.LAWS,
     )
 )
 """Every law, by family and number."""
