@@ -475,6 +475,14 @@ FAULTS: tuple[Fault, ...] = (
         scopes=("fa4-m4-n2", "fa4"),
     ),
     Fault(
+        "M-PUB-156",
+        "the event of a partial attention key names the boundary one hash block before as its parent, which nobody announced",
+        "#58119",
+        ("EV-3",),
+        profile=("partial_parent", "hash"),
+        scopes=("fa4-m4-n2-events", "fa8-m4-events"),
+    ),
+    Fault(
         "M-PUB-166",
         "a failed allocation gives the blocks it had popped back at the other end of the free queue",
         "inference-sim#354",
