@@ -26,6 +26,7 @@ class Wanted:
     external: int
     slots: int
     main: int
+    whole: bool = False
 
 
 def wanted_tokens(config: Config, request: Request, new: int, local: int, external: int, lookahead: int) -> Wanted:
@@ -41,11 +42,11 @@ def wanted_tokens(config: Config, request: Request, new: int, local: int, extern
     )
 
 
-def allocate(world: World, request: Request, wanted: Wanted, lists: Lists) -> tuple[World, Record]:
-    """Allocate for a legal call: refused without effect but nulling, or admitted and registered (T16.3 to T16.7).
+def allocate(world: World, request: Request, wanted: Wanted, lists: Lists, full_sequence: bool = False) -> tuple[World, Record]:
+    """Allocate for a legal call: refused without effect but nulling, or admitted and registered (T16.2 to T16.7).
 
-    ``lists`` are the adopted block lists per group (empty for a running request). Raises ContractBroken or
-    PoolExhausted only if the demand was wrong.
+    ``lists`` are the adopted block lists per group (empty for a running request); ``full_sequence`` asks the admission gate
+    first. Raises ContractBroken or PoolExhausted only if the demand was wrong.
     """
     config = world.config
     work = Work(
@@ -56,9 +57,16 @@ def allocate(world: World, request: Request, wanted: Wanted, lists: Lists) -> tu
         num_prompt=request.num_prompt,
         junction=request.junction,
         nodes=prefixes.boundary_nodes(world.prefixes, request.tip, config.hash_block_size),
+        num_tokens=request.num_tokens,
+        computed=request.computed,
     )
+    free = len(work.pool.free)
+    if full_sequence and (need := gate_demand(world, work, request, lists, wanted)) > free:
+        states = list(request.groups)
+        return refused(world, request, work, states, lists), Record("Allocate", admitted=False, demand=need, free_before=free)
     states = null_windows(work, request, wanted)
     need = total_demand(world, work, states, lists, wanted)
+    keep_reservations(work, states)
     free = len(work.pool.free)
     if need > free:
         return refused(world, request, work, states, lists), Record("Allocate", admitted=False, demand=need, free_before=free)
@@ -80,17 +88,33 @@ def allocate(world: World, request: Request, wanted: Wanted, lists: Lists) -> tu
         new_blocks=tuple(new_blocks),
         external_blocks=external,
         taken=tuple(work.taken),
+        relocated=tuple(work.relocated),
         adopted=tuple(work.adopted),
     )
 
 
+def gate_demand(world: World, work: Work, request: Request, lists: Lists, wanted: Wanted) -> int:
+    """Return the blocks that the admission gate counts: those of all known tokens, windowed groups capped (T16.2, 2.8).
+
+    It comes before the windows are nulled, so that a refusal by it has no effect at all.
+    """
+    whole = min(request.num_tokens, world.config.max_model_len)
+    asked = evolve(wanted, slots=whole, main=whole, whole=True)
+    return total_demand(world, work, list(request.groups), lists, asked)
+
+
 def null_windows(work: Work, request: Request, wanted: Wanted) -> States:
     """Null and free what no dispatched or planned step reads any more, group by group (T16.3)."""
-    processed = max(wanted.local + wanted.external - request.in_flight, 0)
+    processed = processed_tokens(request, wanted)
     return [
         kinds.of(work.config.groups[group].kind).null_skipped(work, group, state, processed)
         for group, state in enumerate(request.groups)
     ]
+
+
+def processed_tokens(request: Request, wanted: Wanted) -> int:
+    """Return the tokens that no step in flight still computes: its windows reach back from where it began (T16.3)."""
+    return max(wanted.local + wanted.external - request.in_flight, 0)
 
 
 def total_demand(world: World, work: Work, states: States, lists: Lists, wanted: Wanted) -> int:
@@ -100,6 +124,12 @@ def total_demand(world: World, work: Work, states: States, lists: Lists, wanted:
         kinds.of(work.config.groups[group].kind).demand(work, group, state, lists[group], wanted, step)
         for group, state in enumerate(states)
     )
+
+
+def keep_reservations(work: Work, states: States) -> None:
+    """Note what the demand decided on internal checkpoints, also if the allocation is then refused (T38, PC-9)."""
+    for group, (position, column) in work.checkpoints.items():
+        states[group] = evolve(states[group], checkpoint_position=position, checkpoint_column=column)
 
 
 @frozen(slots=True)
@@ -155,9 +185,11 @@ def admit(work: Work, states: States, lists: Lists, wanted: Wanted) -> Lists:
 
 
 def adopt(work: Work, group: int, state: GroupState, blocks: tuple[int, ...], wanted: Wanted) -> GroupState:
-    """Adopt a group's hit: touch it, null what is skipped, note an owed copy (T18 phase 1)."""
+    """Adopt a group's hit: touch it, null what is skipped, note an owed copy (T18 phase 1). A scratch group adopts nothing."""
     size = work.config.sizes[group]
     spec = work.config.groups[group]
+    if not spec.prefix_cacheable:
+        return state
     skip = kinds.of(spec.kind).skipped_tokens(spec, wanted.local + wanted.external) // size
     kept = blocks[skip:]
     work.pool = pools.touch(work.pool, kept)
@@ -175,23 +207,40 @@ def owe_private_copy(state: GroupState, index: int, block: int) -> GroupState:
 
 def take_external(work: Work, group: int, state: GroupState, wanted: Wanted) -> tuple[GroupState, tuple[int, ...]]:
     """Take blocks for the external tokens that a group will read (T18 phase 2)."""
-    if wanted.external <= 0:
+    if read_external(work, group, wanted) <= 0:
         return state, ()
-    # e' of T18 is positive whenever e is: no kind skips the last token.
     total = wanted.local + wanted.external
-    missing = geometry.ceil_div(total, work.config.sizes[group]) - len(state.table)
+    missing = max(geometry.ceil_div(total, work.config.sizes[group]) - len(state.table), 0)
     blocks = works.take(work, group, missing)
     return evolve(state, table=state.table + blocks), blocks
 
 
+def read_external(work: Work, group: int, wanted: Wanted) -> int:
+    """Return e' of T18: how many of the external tokens a group keeps. A scratch group stands for no tokens."""
+    spec = work.config.groups[group]
+    if not spec.prefix_cacheable:
+        return 0
+    total = wanted.local + wanted.external
+    return min(total - kinds.of(spec.kind).skipped_tokens(spec, total), wanted.external)
+
+
 def register(work: Work, states: States, tokens: int) -> None:
-    """Register the keys of ``tokens`` known tokens in every group (T16.7, T9, T10)."""
+    """Register the keys of ``tokens`` known tokens in every group (T16.7, T7, T9, T10)."""
     config = work.config
     if not config.caching:
         return
     for group, state in enumerate(states):
-        cacheable = geometry.cacheable_tokens(tokens, config.fine_grained, config.scheduler_block_size)
-        states[group] = kinds.of(config.groups[group].kind).register(work, group, state, cacheable)
+        states[group] = kinds.of(config.groups[group].kind).register(
+            work, group, state, cacheable_prefix(config, group, tokens)
+        )
+
+
+def cacheable_prefix(config: Config, group: int, tokens: int) -> int:
+    """Return how many of ``tokens`` known tokens a caching call of a group covers; EAGLE lookups read one block more (2.8)."""
+    if config.eagle[group]:
+        size = config.sizes[group]
+        return geometry.cacheable_tokens_eagle(tokens, config.fine_grained, config.scheduler_block_size, size)
+    return geometry.cacheable_tokens(tokens, config.fine_grained, config.scheduler_block_size)
 
 
 def refused(world: World, request: Request, work: Work, states: States, lists: Lists) -> World:

@@ -7,10 +7,13 @@ the running recurrent state to its new column (e), forward (f). Waiting for tran
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from kvproof.core import contents, geometry, prefixes, worker
 from kvproof.core.config import Config
 from kvproof.core.contents import Cells
-from kvproof.core.world import Scheduled, Step, World
+from kvproof.core.pool import NULL_BLOCK
+from kvproof.core.world import Scheduled, Step, Worker, World
 
 PARTS: tuple[str, ...] = ("zero", "copy", "load", "precopy", "forward")
 Memory = list[Cells]
@@ -37,7 +40,7 @@ def run_part(world: World, step: Step, part: str) -> tuple[tuple[Cells, ...], Wo
         for entry in step.scheduled:
             world = _move_running_states(world, memory, entry)
     else:
-        reads = _forward(world, memory, step)
+        world, reads = _forward(world, memory, step)
     return tuple(memory), world, reads
 
 
@@ -51,35 +54,76 @@ def run_copies(memory: Memory, step: Step, config: Config) -> None:
 
 def _load(world: World, memory: Memory, entry: Scheduled) -> None:
     """Let a connector fill the external tokens of a request in every group (T0 d)."""
-    for group in (*world.config.positional, *world.config.recurrent):
-        if group in world.config.recurrent:
-            node = prefixes.ancestor(world.prefixes, entry.tip, entry.start)
-            column = worker.column_of(entry.start, world.config.groups[group].block_size)
-            block = worker.block_at(world.config, world.worker, group, entry.row, column)
-            memory[block] = (group, *(node,) * world.config.dcp_size)
-        else:
-            write_tokens(world, memory, group, entry, entry.loaded_from, entry.start)
+    for group in world.config.positional:
+        write_tokens(world, memory, group, entry, entry.loaded_from, entry.start)
+    for group in world.config.recurrent:
+        for boundary in state_boundaries(world.config, group, entry.loaded_from, entry.start):
+            write_state(world, memory, group, entry, boundary, true_state(world, entry, boundary))
+
+
+def state_boundaries(config: Config, group: int, start: int, end: int) -> tuple[int, ...]:
+    """Return the boundaries whose states a recurrent group keeps of the tokens (start, end] (T21, design of the stable kind).
+
+    The end alone, or, in a table whose columns never change their meaning, the end of every block too.
+    """
+    if group in config.snapshots:
+        return (end,)
+    size = config.groups[group].block_size
+    return (*range((start // size + 1) * size, end, size), end)
+
+
+def true_state(world: World, entry: Scheduled, boundary: int) -> Cells:
+    """Return, per rank, the state after ``boundary`` tokens of a request."""
+    return (node_at(world, entry, boundary),) * world.config.dcp_size
+
+
+def node_at(world: World, entry: Scheduled, boundary: int) -> int:
+    """Return the prefix node of a boundary of a chunk; GARBAGE if its tokens never became known (T36)."""
+    if boundary > world.prefixes.depth[entry.tip]:
+        return contents.GARBAGE
+    return prefixes.ancestor(world.prefixes, entry.tip, boundary)
+
+
+def write_state(world: World, memory: Memory, group: int, entry: Scheduled, boundary: int, state: Cells) -> None:
+    """Write a state into the column of its boundary (T0 f); a column without a block takes nothing."""
+    _write_column(world, memory, group, entry.row, worker.column_of(boundary, world.config.groups[group].block_size), state)
+
+
+def _write_column(world: World, memory: Memory, group: int, row: int, column: int, state: Cells) -> None:
+    block = worker.block_at(world.config, world.worker, group, row, column)
+    if block != NULL_BLOCK:
+        memory[block] = (group, *state)
 
 
 def _move_running_states(world: World, memory: Memory, entry: Scheduled) -> World:
-    """Copy each running state into the step's column where the column changes (T0 e, 3.6)."""
+    """Copy each running state into the step's column where the column changes; one kept token then (T0 e, 3.6).
+
+    Tables whose columns never change their meaning are read where the state stands: nothing moves in them.
+    """
     config = world.config
     columns = list(world.worker.columns[entry.row])
+    moved = False
     for group in config.recurrent:
         column = worker.column_of(entry.start + entry.amount, config.groups[group].block_size)
-        running = columns[group]
-        if entry.start > 0 and running != column:
-            source = worker.block_at(config, world.worker, group, entry.row, running)
-            destination = worker.block_at(config, world.worker, group, entry.row, column)
-            memory[destination] = contents.copy_block(memory[source], memory[destination])
+        if group in config.snapshots and entry.start > 0 and columns[group] != column:
+            running = worker.state_column(world.worker, group, entry.row)
+            copy_state(world, memory, group, entry.row, running, column)
+            moved = True
         columns[group] = column
-    return with_worker_columns(world, entry.row, tuple(columns))
+    rows = worker.set_columns(world.worker, entry.row, tuple(columns))
+    return with_worker(world, worker.set_accepted(rows, entry.row, 1) if moved else rows)
 
 
-def with_worker_columns(world: World, row: int, columns: tuple[int, ...]) -> World:
-    """Return the world with the running columns of one row replaced (3.6)."""
-    if world.worker.columns[row] == columns:
-        return world
+def copy_state(world: World, memory: Memory, group: int, row: int, source: int, destination: int) -> None:
+    """Copy the state of one column of a row into another (T0 e, 3.6)."""
+    config = world.config
+    block = worker.block_at(config, world.worker, group, row, destination)
+    if block != NULL_BLOCK:
+        memory[block] = contents.copy_block(memory[worker.block_at(config, world.worker, group, row, source)], memory[block])
+
+
+def with_worker(world: World, changed: Worker) -> World:
+    """Return the world with its worker replaced."""
     return World(
         world.config,
         world.phase,
@@ -90,32 +134,107 @@ def with_worker_columns(world: World, row: int, columns: tuple[int, ...]) -> Wor
         world.hit,
         world.plan,
         world.steps,
-        worker.set_columns(world.worker, row, columns),
+        changed,
         world.deferred,
         world.issued,
         world.processed,
     )
 
 
-def _forward(world: World, memory: Memory, step: Step) -> tuple[Read, ...]:
-    """Write the scheduled tokens of every request, then advance the recurrent states (T0 f)."""
+def _forward(world: World, memory: Memory, step: Step) -> tuple[World, tuple[Read, ...]]:
+    """Write the scheduled tokens of every request, then advance the recurrent states (T0 f).
+
+    Until its output says more, one token of a step counts as kept: the one that is no draft.
+    """
     config = world.config
     for entry in step.scheduled:
         for group in config.positional:
             write_tokens(world, memory, group, entry, entry.start, entry.start + entry.amount)
     reads: list[Read] = []
+    rows = world.worker
     for entry in step.scheduled:
-        end = prefixes.ancestor(world.prefixes, entry.tip, entry.start + entry.amount)
         for group in config.recurrent:
-            column = world.worker.columns[entry.row][group]
-            block = worker.block_at(config, world.worker, group, entry.row, column)
-            state: Cells = (end,) * config.dcp_size
+            before = None
             if reads_state(entry.start):
-                reads.append((entry.request, group, column, block, entry.start))
-                before = contents.state_values(memory[block], group, config.dcp_size)
-                state = contents.advance_state(before, prefixes.ancestor(world.prefixes, entry.tip, entry.start), end)
-            memory[block] = (group, *state)
-    return tuple(reads)
+                read = read_state(world, group, entry)
+                reads.append(read)
+                before = contents.state_values(memory[read[3]], group, config.dcp_size)
+            advance(world, memory, group, entry, before)
+        if config.recurrent:
+            rows = worker.set_accepted(rows, entry.row, 1)
+    return with_worker(world, rows) if rows is not world.worker else world, tuple(reads)
+
+
+def read_state(world: World, group: int, entry: Scheduled) -> Read:
+    """Return where a chunk reads its initial state: the running state's column, or, in a stable table, that of its start."""
+    if group in world.config.snapshots:
+        column = worker.state_column(world.worker, group, entry.row)
+    else:
+        column = worker.column_of(entry.start, world.config.groups[group].block_size)
+    block = worker.block_at(world.config, world.worker, group, entry.row, column)
+    return entry.request, group, column, block, entry.start
+
+
+def advance(world: World, memory: Memory, group: int, entry: Scheduled, before: Cells | None) -> None:
+    """Write the states of a chunk that a recurrent group keeps, from the initial state ``before`` (None: at 0) (T0 f, 3.6)."""
+    config = world.config
+
+    def state(boundary: int) -> Cells:
+        if before is None:
+            return true_state(world, entry, boundary)
+        return contents.advance_state(before, node_at(world, entry, entry.start), node_at(world, entry, boundary))
+
+    end = entry.start + entry.amount
+    if group not in config.snapshots:
+        for boundary in state_boundaries(config, group, entry.start, end):
+            write_state(world, memory, group, entry, boundary, state(boundary))
+        return
+    certain = end - len(entry.drafts)
+    column = world.worker.columns[entry.row][group]
+    for boundary in range(certain, end + 1):
+        _write_column(world, memory, group, entry.row, column + boundary - certain, state(boundary))
+    exported = worker.checkpoint(config, group, entry)
+    if exported is not None:
+        position, column = exported
+        block = worker.own_block(config, world.worker, group, entry.row, column)
+        if block != NULL_BLOCK:
+            memory[block] = (group, *state(position))
+    if entry.drafts and certain % config.groups[group].block_size == 0:
+        keep_full_state(world, memory, group, entry, certain)
+
+
+def keep_full_state(world: World, memory: Memory, group: int, entry: Scheduled, boundary: int) -> None:
+    """Copy the state at the end of a block from its slot into the column whose key promises it (3.6)."""
+    certain = entry.start + entry.amount - len(entry.drafts)
+    slot = world.worker.columns[entry.row][group] + boundary - certain
+    block = worker.own_block(
+        world.config,
+        world.worker,
+        group,
+        entry.row,
+        worker.column_of(boundary, world.config.groups[group].block_size),
+    )
+    if block != NULL_BLOCK:
+        source = worker.block_at(world.config, world.worker, group, entry.row, slot)
+        memory[block] = contents.copy_block(memory[source], memory[block])
+
+
+def settle_accepted(world: World, entry: Scheduled, kept: int) -> World:
+    """Tell the worker how many tokens of a step are kept, 1 + accepted drafts, when its output is processed (T36.5, 3.6).
+
+    From then on the running state is the one behind the last kept token, and the states at the ends of blocks that the
+    accepted drafts passed stand in the columns whose keys promise them. ``entry`` is the request's share of the step.
+    """
+    if world.worker.owners[entry.row] != entry.request:
+        return world
+    world = with_worker(world, worker.set_accepted(world.worker, entry.row, max(kept, 1)))
+    certain = entry.start + entry.amount - len(entry.drafts)
+    memory = list(world.contents)
+    for group in world.config.snapshots:
+        size = world.config.groups[group].block_size
+        for boundary in range((certain // size + 1) * size, certain + kept, size):
+            keep_full_state(world, memory, group, entry, boundary)
+    return evolve(world, contents=tuple(memory))
 
 
 def branches(world: World, step: Step) -> tuple[tuple[int, ...], ...]:
@@ -131,23 +250,29 @@ def reads_state(start: int) -> bool:
 
 
 def write_tokens(world: World, memory: Memory, group: int, entry: Scheduled, start: int, stop: int) -> None:
-    """Write the keys and values of positions [start, stop) of a request into an attention group (T0 f, 2.6)."""
+    """Write the keys and values of positions [start, stop) of a request into an attention group (T0 f, 2.6).
+
+    Entries that a window nulled take nothing; the cells of tokens that never became known are garbage (T36).
+    """
     config = world.config
     spec = config.groups[group]
     size = geometry.effective_block_size(spec.block_size, bool(spec.sharded), config.dcp_size)
     cells = contents.block_cells(False, spec.block_size, config.dcp_size)
-    nodes = prefixes.path(world.prefixes, entry.tip, start, stop)
+    known = min(stop, world.prefixes.depth[entry.tip])
+    nodes = prefixes.path(world.prefixes, entry.tip, start, known) if start < known else []
+    nodes.extend([contents.GARBAGE] * (stop - max(start, known)))
     position = start
     while position < stop:
         column = geometry.block_column(position, spec.block_size, bool(spec.sharded), config.dcp_size)
         last = min((column + 1) * size, stop)
         block = worker.block_at(config, world.worker, group, entry.row, column)
-        memory[block] = contents.write_positions(
-            memory[block],
-            group,
-            cells,
-            config.cells[group],
-            position - column * size,
-            nodes[position - start : last - start],
-        )
+        if block != NULL_BLOCK:
+            memory[block] = contents.write_positions(
+                memory[block],
+                group,
+                cells,
+                config.cells[group],
+                position - column * size,
+                nodes[position - start : last - start],
+            )
         position = last

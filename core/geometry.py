@@ -341,6 +341,14 @@ def eagle_margin(effective_size: int, hash_block: int, fine_grained: bool) -> in
     return hash_block if fine_grained and effective_size > hash_block else effective_size
 
 
+def eagle_unit(effective_size: int, alignment: int) -> int:
+    """Tokens that a full-attention class gives up in an EAGLE drop: a hash unit under fine-grained hits, else a block (T35).
+
+    `alignment` is A: H under fine-grained hits, else S, a multiple of every block. Windowed classes give up one block.
+    """
+    return min(alignment, effective_size)
+
+
 def cacheable_tokens(tokens: int, fine_grained: bool, scheduler_block: int) -> int:
     """Tokens of a prefix of `tokens` that a caching call covers, for a group outside the EAGLE set (2.8).
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvproof.core import geometry, kinds
 from kvproof.core.config import Config
+from kvproof.core.errors import ContractBroken
 from kvproof.core.pool import Pool
 from kvproof.core.world import Hit, Request
 
@@ -11,12 +12,12 @@ Lists = tuple[tuple[int, ...], ...]
 
 
 def lookup(config: Config, pool: Pool, request: Request, nodes: list[int]) -> Hit:
-    """Return the local hit under the connectors' policy (T13); nothing if caching is off or reading is skipped.
+    """Return the local hit under the connectors' policy (T13); nothing if nothing is cached or reading is skipped.
 
     ``nodes`` are the prefix nodes of the request's hash boundaries.
     """
     empty = ((),) * len(config.groups)
-    if not config.caching or request.skip_reading:
+    if not config.caching or not config.classes or request.skip_reading:
         return Hit(request.request, 0, empty, 0, False)
     limit = longest_hit(request.num_tokens)
     if supports_divergence(config.connectors):
@@ -38,13 +39,14 @@ def supports_divergence(connectors: tuple[bool, ...]) -> bool:
 
 
 def lookup_common(config: Config, pool: Pool, nodes: list[int], limit: int) -> tuple[int, Lists, int]:
-    """Return the largest hit at which every class can resume, its lists and the junction (T11).
+    """Return the largest hit at which every class can resume, its lists and the junction (T11, T35).
 
-    Full-attention classes come first; the others lower the candidate until a pass leaves it alone. Each full-attention
-    class is asked up to the full limit: a hit above the candidate is one that the class can shorten, and under the
-    candidate as the limit the key just above it would be missed (field ``attention_limit``).
+    Full-attention classes come first and are looked up once, since their hits can be shortened; the others lower the
+    candidate until a pass leaves it alone. A class of the EAGLE group set owes a drop until it was looked up behind the
+    candidate (``verified``). The junction is the longest hit that a class returned, 0 if the joint hit is as long.
     """
     found: dict[int, tuple[int, Lists]] = {}
+    verified: frozenset[int] = frozenset()
     current, longest = limit, 0
     while True:
         before = current
@@ -53,14 +55,56 @@ def lookup_common(config: Config, pool: Pool, nodes: list[int], limit: int) -> t
             if kind.CAPABILITIES.prefix_closed and index in found:
                 current = min(current, found[index][0])
                 continue
-            whole = kind.CAPABILITIES.prefix_closed and config.profile.attention_limit == "full"
-            hit, lists = kind.find_hit(config, pool, nodes, members, limit if whole else current, False)
+            drop = owes_drop(config, members, index in verified)
+            asked = asked_limit(config, members, limit, current)
+            if index not in verified:
+                asked = with_margin(config, members, asked, len(nodes) * config.hash_block_size)
+            hit, lists = kind.find_hit(config, pool, nodes, members, asked, drop)
             found[index] = (hit, lists)
             longest = max(longest, hit)
+            if hit < current:
+                verified = still_verified(config, verified, drop)
+            if drop:
+                verified |= {index}
             current = reconcile(current, hit)
         if current == before or one_pass(config):
             break
     return current, _joint_lists(config, found, current), longest if longest > current else 0
+
+
+def asked_limit(config: Config, members: tuple[int, ...], limit: int, current: int) -> int:
+    """Return up to where a class is asked before any margin: the candidate, full attention up to the full limit (T11).
+
+    A full-attention hit above the candidate is one that the class can shorten, and under the candidate as the limit the key
+    just above it would be missed (field ``attention_limit``).
+    """
+    closed = kinds.of(config.groups[members[0]].kind).CAPABILITIES.prefix_closed
+    return limit if closed and config.profile.attention_limit == "full" else current
+
+
+def owes_drop(config: Config, members: tuple[int, ...], verified: bool) -> bool:
+    """Tell whether a class gives up a unit in this query: once per candidate, in the EAGLE group set (T35)."""
+    return config.eagle[members[0]] and not verified
+
+
+def with_margin(config: Config, members: tuple[int, ...], asked: int, hashed: int) -> int:
+    """Return the limit of a query that owes a drop: one margin further, within the ``hashed`` tokens (2.8, T11, T35).
+
+    A class that drops must match behind the candidate; recurrent classes never drop. A model with a single group is asked
+    up to the limit itself.
+    """
+    recurrent = kinds.of(config.groups[members[0]].kind).CAPABILITIES.recurrent
+    if not config.eagle[members[0]] or recurrent or len(config.groups) == 1:
+        return asked
+    margin = geometry.eagle_margin(config.sizes[members[0]], config.hash_block_size, config.fine_grained)
+    return min(asked + margin, hashed)
+
+
+def still_verified(config: Config, verified: frozenset[int], drop: bool) -> frozenset[int]:
+    """Return the classes whose drop is still verified after a class lowered the candidate, with or without a drop (T11)."""
+    if drop and config.profile.void_drops == "without_drop":
+        return verified
+    return frozenset()
 
 
 def one_pass(config: Config) -> bool:
@@ -90,23 +134,49 @@ def lookup_per_group(config: Config, pool: Pool, nodes: list[int], limit: int) -
     """Return the full-attention hit with every class looked up alone, and whether some class is shorter (T12).
 
     Identical to the joint lookup without recurrent or full-attention groups, or when a class is deeper than full
-    attention: its blocks were lost then.
+    attention (its blocks were lost then), or shorter and no connector can make up for it.
     """
-    kind_of = [kinds.of(config.groups[members[0]].kind).CAPABILITIES for members in config.classes]
-    closed = [index for index, capabilities in enumerate(kind_of) if capabilities.prefix_closed]
+    abilities = [kinds.of(config.groups[members[0]].kind).CAPABILITIES for members in config.classes]
+    closed = [index for index, can in enumerate(abilities) if can.prefix_closed]
     found: dict[int, tuple[int, Lists]] = {}
     if config.recurrent and closed and len(config.groups) > 1:
         for index, members in enumerate(config.classes):
             kind = kinds.of(config.groups[members[0]].kind)
-            found[index] = kind.find_hit(config, pool, nodes, members, limit, False)
+            asked = with_margin(config, members, limit, len(nodes) * config.hash_block_size)
+            found[index] = kind.find_hit(config, pool, nodes, members, asked, owes_drop(config, members, False))
         deepest = min(found[index][0] for index in closed)
-        if all(hit <= deepest for hit, _ in found.values()):
-            shortest = min(hit for hit, _ in found.values())
-            return deepest, _joint_lists(config, found, deepest), 0, shortest < deepest
+        shorter = [config.classes[index] for index, (hit, _) in found.items() if hit < deepest]
+        if all(hit <= deepest for hit, _ in found.values()) and all(may_lag(config, members) for members in shorter):
+            return deepest, _joint_lists(config, found, deepest), 0, bool(shorter)
     local, lists, junction = lookup_common(config, pool, nodes, limit)
     return local, lists, junction, False
 
 
+def may_lag(config: Config, members: tuple[int, ...]) -> bool:
+    """Tell whether a class may be shorter than the full-attention hit (T12, field ``lagging_groups``).
+
+    A connector brings the external tokens and the state at their end. What a window reads before them it does not bring.
+    """
+    return config.profile.lagging_groups == "any" or kinds.of(config.groups[members[0]].kind).CAPABILITIES.recurrent
+
+
 def truncate(config: Config, lists: Lists, tokens: int) -> Lists:
-    """Cut the lists of a hit to ``tokens``, a multiple of every block size (T15). No references change."""
-    return tuple(blocks[: tokens // config.sizes[group]] for group, blocks in enumerate(lists))
+    """Cut the lists of a hit to ``tokens``, a multiple of every block size (T15). No references change.
+
+    A recurrent list may be shorter: external tokens bring the state. Raises ContractBroken for another list that does not
+    reach ``tokens``, and for a scratch group with blocks.
+    """
+    return tuple(_truncated(config, group, blocks, tokens) for group, blocks in enumerate(lists))
+
+
+def _truncated(config: Config, group: int, blocks: tuple[int, ...], tokens: int) -> tuple[int, ...]:
+    can = kinds.of(config.groups[group].kind).CAPABILITIES
+    entries = tokens // config.sizes[group] if can.cacheable else 0
+    if (blocks and not can.cacheable) or (len(blocks) < entries and not can.recurrent):
+        raise ContractBroken(
+            f"a hit of {len(blocks)} blocks in group {group} cannot be cut to {tokens} tokens, which are {entries} (T15)",
+            group=group,
+            blocks=len(blocks),
+            tokens=tokens,
+        )
+    return blocks[:entries]

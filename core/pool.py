@@ -271,6 +271,11 @@ def insert_partial(pool: Pool, node: int, group: int, block: int, tokens: int) -
     return insert(pool, node, group, block, tokens)
 
 
+def replace_partial(pool: Pool, node: int, group: int, block: int, tokens: int) -> Pool:
+    """Register a boundary for a block whose contents were overwritten: every key it had goes first (T8 replace mode)."""
+    return insert(remove_all(pool, block), node, group, block, tokens)
+
+
 def restore_keys(pool: Pool, block: int, primary: tuple[int, int, int], entries: Sequence[tuple[int, int, int, int]]) -> Pool:
     """Give a block back the key records it had: (node, group, tokens) of its primary and its entries (T39)."""
     kept = tuple(sorted([entry for entry in pool.entries if entry[3] != block] + list(entries)))

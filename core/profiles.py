@@ -24,6 +24,8 @@ class Profile:
     copy_source_guard: Literal["written", "recurrent"] = "written"
     publish_unkeyed: Literal["no", "yes"] = "no"
     attention_limit: Literal["full", "current"] = "full"
+    lagging_groups: Literal["recurrent", "any"] = "recurrent"
+    void_drops: Literal["any_lowering", "without_drop"] = "any_lowering"
     prompt_tail: Literal["P-1", "P"] = "P-1"
     partial_key_after_promotion: Literal["readd", "drop"] = "readd"
     zero_recurrent: Literal["no", "yes"] = "no"
@@ -42,6 +44,8 @@ VLLM_0_33_0 = Profile(
     clip_stops="clip_unit",
     publish_unkeyed="yes",
     attention_limit="current",
+    lagging_groups="any",
+    void_drops="without_drop",
 )
 PROFILES: tuple[Profile, ...] = (SOUND, VLLM_0_33_0)
 

@@ -94,6 +94,11 @@ def swa_store_mask(
     return num_storable - kept <= index < num_storable
 
 
+def most_in_flight(max_chunk: int, max_steps: int) -> int:
+    """Most tokens of a request that can be scheduled and not yet processed: a largest chunk in every step in flight (2.8)."""
+    return max_chunk * max_steps
+
+
 def admission_cap_window(window: int, extra: int, inflight: int, max_model_len: int, block_size: int) -> int:
     """Most blocks that admission counts for a sliding-window group; all but `block_size` in tokens too (2.8)."""
     return geometry.ceil_div(min(window - 1 + extra + inflight, max_model_len), block_size) + 1
@@ -123,6 +128,32 @@ def checkpoint_fits(
     )
 
 
+def checkpoint_of(
+    start: int,
+    end: int,
+    *,
+    block_size: int,
+    hash_block: int,
+    alignment: int,
+    eagle: bool,
+    checkpoint_alignment: int | None,
+) -> tuple[int, int] | None:
+    """Position (tokens) and column of the internal checkpoint of the chunk `[start, end)`, None if it has none (T38.1, T38.2).
+
+    `alignment` is the hit alignment A, `eagle` says that there is an EAGLE drop.
+    """
+    position = geometry.checkpoint_boundary(end, alignment, eagle)
+    fits = checkpoint_fits(
+        start, end, position, block_size=block_size, hash_block=hash_block, checkpoint_alignment=checkpoint_alignment
+    )
+    return (position, checkpoint_column(end, block_size)) if fits else None
+
+
+def checkpoint_column(end: int, block_size: int) -> int:
+    """Column that takes the internal checkpoint of a chunk to `end`: the one before the running column (T38.1, M-CKPT-1)."""
+    return geometry.ceil_div(end, block_size) - 2
+
+
 def clips_fine(fine_grained: bool, hash_block: int, scheduler_block: int) -> bool:
     """Whether clipping stops at the prompt tail: fine-grained hits are on and H < S (T22)."""
     return fine_grained and hash_block < scheduler_block
@@ -143,7 +174,7 @@ def clip_chunk(
     internal_checkpoint: bool = False,
     alignment: int = 1,
     checkpoint_alignment: int | None = None,
-    mamba_block: int | None = None,
+    mamba_blocks: tuple[int, ...] = (),
     shared_prefix_checkpoint: bool = False,
 ) -> int:
     """How many of the `wanted` tokens from `start` a prefill step computes; 0 skips the request this step (T22).
@@ -151,7 +182,7 @@ def clip_chunk(
     Tokens throughout. `clip_block` is the clipping unit B; `fine` comes from `clips_fine`; `junction` is 0 if there is
     none; `max_chunk` is the largest chunk that a step can hold (budget and long-prefill limit). `internal_checkpoint`
     says that every Mamba group can export one, at `checkpoint_alignment`, with hit alignment `alignment` and Mamba
-    blocks of `mamba_block` (default: `clip_block`). Decoding is never clipped.
+    blocks of `mamba_blocks` (default: `clip_block`), all of which it must fit. Decoding is never clipped.
     """
     prefill_end = max(num_prompt, num_tokens - 1)
     if start >= prefill_end:
@@ -160,13 +191,16 @@ def clip_chunk(
     internal = (
         internal_checkpoint
         and end >= prefill_end
-        and checkpoint_fits(
-            start,
-            end,
-            geometry.checkpoint_boundary(prefill_end, alignment, eagle),
-            block_size=clip_block if mamba_block is None else mamba_block,
-            hash_block=hash_block,
-            checkpoint_alignment=checkpoint_alignment,
+        and all(
+            checkpoint_fits(
+                start,
+                end,
+                geometry.checkpoint_boundary(prefill_end, alignment, eagle),
+                block_size=block,
+                hash_block=hash_block,
+                checkpoint_alignment=checkpoint_alignment,
+            )
+            for block in mamba_blocks or (clip_block,)
         )
     )
     if end < prefill_end:

@@ -119,7 +119,7 @@ def _allocate(world: World, action: act.Allocate) -> tuple[World, Record]:
         lists = _adopted_lists(world, action)
     check_amount(world, request, action)
     wanted = allocation.wanted_tokens(world.config, request, action.new_tokens, action.local, action.external, action.lookahead)
-    return allocation.allocate(world, request, wanted, lists)
+    return allocation.allocate(world, request, wanted, lists, action.full_sequence)
 
 
 def _check_running(world: World, action: act.Allocate) -> None:
@@ -181,18 +181,26 @@ def check_amount(world: World, request: Request, action: act.Allocate) -> None:
 
 
 def chunk_allowed(world: World, request: Request, start: int, amount: int) -> bool:
-    """Tell whether T22 can yield this amount: for it, or for all that is left of the prompt, as the wanted tokens."""
+    """Tell whether T22 can yield this amount for some number of wanted tokens.
+
+    Beside the amount itself those decide that reach as far as a rule does: all that is left, the last one that does not
+    end the prefill (T22.1, T22.3), and the last one that does not pass the junction (T22.4).
+    """
     if not world.config.snapshots:
         return True
-    return amount in (
-        clip(world, request, start, amount),
-        clip(world, request, start, max(request.num_tokens - start, 0)),
+    last_inside = max(request.num_prompt, request.num_tokens - 1) - 1
+    reaches = (request.num_tokens, last_inside, request.junction)
+    return any(
+        amount == clip(world, request, start, wanted)
+        for wanted in (amount, *(reach - start for reach in reaches))
+        if wanted >= amount
     )
 
 
 def clip(world: World, request: Request, start: int, wanted: int) -> int:
     """Return the tokens a chunk of ``wanted`` tokens from ``start`` is clipped to (T22)."""
     config = world.config
+    blocks = tuple(config.groups[g].block_size for g in config.snapshots)
     amount = retention.clip_chunk(
         start=start,
         wanted=wanted,
@@ -203,10 +211,16 @@ def clip(world: World, request: Request, start: int, wanted: int) -> int:
         fine=retention.clips_fine(config.fine_grained, config.hash_block_size, config.scheduler_block_size),
         junction=request.junction,
         max_chunk=config.max_chunk,
+        eagle=any(config.eagle),
+        internal_checkpoint=config.checkpoint_alignment is not None,
+        alignment=config.alignment,
+        checkpoint_alignment=config.checkpoint_alignment,
+        mamba_blocks=blocks,
+        shared_prefix_checkpoint=config.pins_junctions,
     )
     if config.profile.clip_stops == "clip_unit" or start >= max(request.num_prompt, request.num_tokens - 1):
         return amount
-    return retention.close_open_blocks(start, amount, tuple(config.groups[g].block_size for g in config.snapshots))
+    return retention.close_open_blocks(start, amount, blocks)
 
 
 def _running(world: World, action: str, request: int, *phases: Phase) -> Request:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 class Work:
     """The pool as it changes, and what the transition has to report.
 
-    ``nodes[i]`` is the prefix node of hash boundary (i+1)H of the request at hand.
+    ``nodes[i]`` is the prefix node of hash boundary (i+1)H of the request at hand, which knows ``num_tokens`` tokens, of
+    which ``computed`` are computed before the chunk at hand. ``checkpoints`` are the (position, column) that the demand of a
+    group reserved, NONE twice for no checkpoint; ``relocated`` are (group, block, old column, new column).
     """
 
     config: Config
@@ -35,6 +37,10 @@ class Work:
     cached: list[tuple[int, int, int]] = field(factory=list)
     taken: list[int] = field(factory=list)
     adopted: list[int] = field(factory=list)
+    num_tokens: int = 0
+    computed: int = 0
+    checkpoints: dict[int, tuple[int, int]] = field(factory=dict)
+    relocated: list[tuple[int, int, int, int]] = field(factory=list)
 
 
 def take(work: Work, group: int, count: int) -> tuple[int, ...]:

@@ -1,13 +1,14 @@
-"""The worker's block-table rows and running columns (2.5, 3.6)."""
+"""The worker's block-table rows, running columns and internal checkpoints (2.5, 3.6, T38)."""
 
 from __future__ import annotations
 
 from attrs import evolve
 
-from kvproof.core import geometry
+from kvproof.core import geometry, retention
 from kvproof.core.config import Config
 from kvproof.core.errors import ContractBroken, RowCapacityExceeded
-from kvproof.core.world import NONE, Worker, World
+from kvproof.core.pool import NULL_BLOCK
+from kvproof.core.world import NONE, Scheduled, Worker, World
 
 Ids = tuple[tuple[int, ...], ...]
 GroupRows = tuple[tuple[int, ...], ...]
@@ -70,10 +71,10 @@ def write_row(rows: GroupRows, row: int, ids: tuple[int, ...]) -> GroupRows:
 
 
 def clear_row(worker: Worker, row: int, owner: int) -> Worker:
-    """Empty a row in every group and give it to ``owner`` (T37.5)."""
+    """Empty a row in every group and give it to ``owner``; of its last step one token was kept (T37.5)."""
     rows = tuple((*group[:row], (), *group[row + 1 :]) for group in worker.rows)
     owners = (*worker.owners[:row], owner, *worker.owners[row + 1 :])
-    return Worker(owners, rows, worker.columns, worker.accepted)
+    return set_accepted(Worker(owners, rows, worker.columns, worker.accepted), row, 1)
 
 
 def block_at(config: Config, worker: Worker, group: int, row: int, column: int) -> int:
@@ -87,6 +88,19 @@ def block_at(config: Config, worker: Worker, group: int, row: int, column: int) 
             group=group,
             column=column,
         )
+    return entries[column * factor] // factor
+
+
+def own_block(config: Config, worker: Worker, group: int, row: int, column: int) -> int:
+    """Return the block that belongs to a column: null if there is no such column or its block moved on (T21.4, 3.6).
+
+    A row is append-only: a relocated block stands in its old column too, and what a copy wrote there would destroy a
+    state that the request still reads in the new one.
+    """
+    factor = config.append_expansion
+    entries = worker.rows[group][row]
+    if not 0 <= column * factor < len(entries) or entries[column * factor] in entries[(column + 1) * factor :]:
+        return NULL_BLOCK
     return entries[column * factor] // factor
 
 
@@ -104,3 +118,34 @@ def set_columns(worker: Worker, row: int, columns: tuple[int, ...]) -> Worker:
     """Set the running columns of a row, one per group (3.6)."""
     all_columns = (*worker.columns[:row], columns, *worker.columns[row + 1 :])
     return Worker(worker.owners, worker.rows, all_columns, worker.accepted)
+
+
+def set_accepted(worker: Worker, row: int, accepted: int) -> Worker:
+    """Set how many tokens of a row's last step are kept (3.6)."""
+    if worker.accepted[row] == accepted:
+        return worker
+    all_accepted = (*worker.accepted[:row], accepted, *worker.accepted[row + 1 :])
+    return Worker(worker.owners, worker.rows, worker.columns, all_accepted)
+
+
+def state_column(worker: Worker, group: int, row: int) -> int:
+    """Return the column that holds the running state: one further per accepted draft of the last step (3.6)."""
+    return worker.columns[row][group] + worker.accepted[row] - 1
+
+
+def checkpoint(config: Config, group: int, entry: Scheduled) -> tuple[int, int] | None:
+    """Return (position, column) of the internal checkpoint that the forward exports in a chunk, None without (T38.1, T38.2).
+
+    Drafts belong to decoding, where a backend exports nothing.
+    """
+    if entry.drafts:
+        return None
+    return retention.checkpoint_of(
+        entry.start,
+        entry.start + entry.amount,
+        block_size=config.groups[group].block_size,
+        hash_block=config.hash_block_size,
+        alignment=config.alignment,
+        eagle=any(config.eagle),
+        checkpoint_alignment=config.checkpoint_alignment,
+    )

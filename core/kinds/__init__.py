@@ -6,9 +6,20 @@ from types import ModuleType
 from typing import cast
 
 from kvproof.core.errors import ConfigError
-from kvproof.core.kinds import base, full_attention, recurrent
+from kvproof.core.kinds import base, chunked_local, full_attention, recurrent, scratch, sliding_window, stable
 
-__all__ = ["NAMES", "base", "checked", "full_attention", "of", "recurrent"]
+__all__ = [
+    "NAMES",
+    "base",
+    "checked",
+    "chunked_local",
+    "full_attention",
+    "of",
+    "recurrent",
+    "scratch",
+    "sliding_window",
+    "stable",
+]
 
 
 def checked(name: str, module: ModuleType) -> base.Kind:
@@ -27,6 +38,10 @@ _KINDS: dict[str, base.Kind] = {
     for name, module in (
         ("full_attention", full_attention),
         ("mamba_align", recurrent),
+        ("sliding_window", sliding_window),
+        ("chunked_local", chunked_local),
+        ("mamba_stable", stable),
+        ("scratch", scratch),
     )
 }
 NAMES: tuple[str, ...] = tuple(_KINDS)

@@ -68,6 +68,11 @@ class Admission(Protocol):
         """Tokens known to be computed, the recurrent groups' target."""
         ...
 
+    @property
+    def whole(self) -> bool:
+        """Whether the admission gate asks for the whole sequence, for which the caps hold (T16.2)."""
+        ...
+
 
 class InStep(Protocol):
     """What the open plan will do, asked by the demand of an admission (T17, COW-4)."""

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from attrs import evolve
 
 from kvproof.core import geometry
 from kvproof.core import pool as pools
 from kvproof.core.pool import NULL_BLOCK
 from kvproof.core.work import Work
+
+if TYPE_CHECKING:
+    from kvproof.core.world import GroupState
 
 
 def boundary_node(work: Work, boundary: int) -> int:
@@ -29,6 +35,15 @@ def register_full(work: Work, group: int, table: Sequence[int], start: int, stop
         work.pool = pools.promote(work.pool, boundary_node(work, boundary), group, block, boundary)
 
 
+def register_new(work: Work, group: int, state: GroupState, tokens: int, kept: Callable[[int], bool]) -> GroupState:
+    """Register the full entries of ``tokens`` cacheable tokens that were not considered before (T7, T9.1)."""
+    start, stop = max(state.num_cached, 0), full_entries(work, group, tokens)
+    if start >= stop:
+        return state
+    register_full(work, group, state.table, start, stop, kept)
+    return evolve(state, num_cached=stop)
+
+
 def registrable(block: int) -> bool:
     """Tell whether a table entry may carry keys: every block but the null block (T7, T8)."""
     return block != NULL_BLOCK
@@ -46,15 +61,16 @@ def partial_node(work: Work, group: int, boundary: int) -> int:
     return boundary_node(work, boundary)
 
 
-def reach(work: Work) -> tuple[int, ...]:
-    """Return the token counts at which a resend of the request may resume, which the retention masks keep (2.9).
+def reach(work: Work, group: int) -> tuple[int, ...]:
+    """Return the token counts at which a resend of the request may resume, which a group's retention mask keeps (2.9).
 
-    Its replay boundaries, its junction, and a block before the junction for every group of the EAGLE group set.
+    Its replay boundaries, its junction, and for a group of the EAGLE group set a block of its own before the junction: a
+    request that leaves the prefix right behind the junction has nothing to match there and hits a block less.
     """
     config = work.config
     unit = config.alignment if config.profile.eagle_replay_unit == "A" else config.scheduler_block_size
     boundaries = geometry.replay_boundaries(work.num_prompt, unit, any(config.eagle))
     if not work.junction:
         return boundaries
-    before = tuple(work.junction - size for size, eagle in zip(config.sizes, config.eagle, strict=True) if eagle)
+    before = (work.junction - config.sizes[group],) if config.eagle[group] else ()
     return (*boundaries, work.junction, *before)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import evolve
-
-from kvproof.core import geometry
+from kvproof.core import geometry, retention
 from kvproof.core import pool as pools
 from kvproof.core.kinds import caching, positional
 from kvproof.core.kinds.base import Admission, Capabilities, InStep
@@ -54,10 +52,9 @@ def find_hit(
 ) -> tuple[int, tuple[tuple[int, ...], ...]]:
     """Look a class up from the left; fine-grained, the hit may end inside the next block (T11).
 
-    ``nodes[i]`` is the node of boundary (i+1)H, ``limit`` the largest hit in tokens. Returns the hit in tokens and one
-    block list per member.
+    ``nodes[i]`` is the node of boundary (i+1)H, ``limit`` the largest match in tokens; ``drop``: an EAGLE unit of the match
+    is given up (T35). Returns the hit in tokens and one block list per member.
     """
-    del drop
     unit, size = config.hash_block_size, config.sizes[members[0]]
     per_block = size // unit
     lists: list[list[int]] = [[] for _ in members]
@@ -82,6 +79,8 @@ def find_hit(
             if match(boundary):
                 hit = boundary
                 break
+    if drop:
+        hit = max(hit - geometry.eagle_unit(size, config.alignment), 0)
     hit -= hit % config.alignment
     entries = geometry.ceil_div(hit, size)
     return hit, tuple(tuple(found[:entries]) for found in lists)
@@ -102,32 +101,33 @@ def demand(
     step: InStep,
 ) -> int:
     """Return the new blocks, the adopted ones that leave the free queue, and one for an owed copy (T17)."""
-    return positional.demand(work, group, state, adopted, wanted, step, 0)
+    skipped = skipped_tokens(work.config.groups[group], wanted.local + wanted.external)
+    return positional.demand(work, group, state, adopted, wanted, step, tokens=wanted.slots, skipped=skipped)
 
 
 def grow(work: Work, group: int, state: GroupState, wanted: Admission) -> tuple[GroupState, tuple[int, ...]]:
     """Redirect an owed copy-on-write, then append blocks for the wanted slots (T19)."""
-    return positional.grow(work, group, state, wanted)
+    return positional.grow(work, group, state, wanted.slots)
 
 
 def register(work: Work, group: int, state: GroupState, tokens: int) -> GroupState:
     """Register full entries and the prompt tail (T9)."""
-    stop = caching.full_entries(work, group, tokens)
-    start = max(state.num_cached, 0)
-    if start < stop:
-        caching.register_full(work, group, state.table, start, stop, lambda index: True)
-        state = evolve(state, num_cached=stop)
+    state = caching.register_new(work, group, state, tokens, retention.attention_mask)
     if work.config.sizes[group] != work.config.hash_block_size:
         for boundary in tail_boundaries(work, group, tokens):
             register_tail(work, group, state, boundary)
     return state
 
 
+def tail_rule(config: Config, group: int) -> str:
+    """Return up to where the prompt tail reaches: an EAGLE lookup reads the whole prompt before it drops a unit (T9.2)."""
+    return "P" if config.eagle[group] else config.profile.prompt_tail
+
+
 def tail_boundaries(work: Work, group: int, tokens: int) -> tuple[int, ...]:
     """Return the boundary that T9.2 registers at ``tokens`` cacheable tokens: at most one, inside a block."""
-    boundary = geometry.prompt_tail_boundary(
-        work.num_prompt, work.config.hash_block_size, len(work.nodes), work.config.profile.prompt_tail
-    )
+    rule = tail_rule(work.config, group)
+    boundary = geometry.prompt_tail_boundary(work.num_prompt, work.config.hash_block_size, len(work.nodes), rule)
     if 0 < boundary <= tokens and boundary % work.config.sizes[group]:
         return (boundary,)
     return ()

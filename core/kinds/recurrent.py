@@ -1,6 +1,8 @@
 """Mamba align: one state per block, snapshots only where chunks end, interior entries null (T10, T11, T17, T18, T21).
 
-B is the block size; the group is replicated on every DCP rank. There are no speculative blocks in this kind yet.
+B is the block size; the group is replicated on every DCP rank. The last entries are the running state and the speculative
+blocks behind it, into which a step with drafts writes; when the running state moves on, they move along (T21.4). A backend
+that exports them writes one more state per prefill chunk, the internal checkpoint (T38).
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from attrs import evolve
 from kvproof.core import geometry, retention
 from kvproof.core import pool as pools
 from kvproof.core import work as works
+from kvproof.core.errors import ContractBroken
 from kvproof.core.kinds import caching, copying, positional
 from kvproof.core.kinds.base import Admission, Capabilities, InStep
 from kvproof.core.pool import NO_KEY, NULL_BLOCK, Pool
@@ -21,6 +24,9 @@ from kvproof.core.work import Work
 if TYPE_CHECKING:
     from kvproof.core.config import Config, Group
     from kvproof.core.world import GroupState
+
+NO_CHECKPOINT = (-1, -1)
+"""The (position, column) of a chunk that writes no internal checkpoint."""
 
 CAPABILITIES = Capabilities(
     positionally_stable=False,
@@ -110,16 +116,20 @@ def demand(
     wanted: Admission,
     step: InStep,
 ) -> int:
-    """Return the blocks wanted, or more than the pool has if the adopted state is computed in this very step (T17)."""
+    """Return the blocks wanted, or more than the pool has if the adopted state is computed in this very step (T17).
+
+    Reserves the chunk's internal checkpoint, or gives an earlier reservation up (T38).
+    """
     pool = work.pool
     if adopted and step.registered(pool.key_node[adopted[-1]], group):
         return len(pool.ref) + 1
-    size = work.config.sizes[group]
-    copy = owed_copy(state, wanted, size)
+    reserved = reservation(work, group, state, wanted)
+    work.checkpoints[group] = reserved
+    copy = owed_copy(state, wanted, work.config.sizes[group])
+    checkpoint = 0 if reserved == NO_CHECKPOINT else 1
     if work.config.profile.recurrent_demand == "exact":
-        return _demand_exact(work, group, state, adopted, wanted, copy)
-    capped = min(max(geometry.ceil_div(wanted.main, size) - len(adopted) - len(state.table), 0) + copy, 1 + copy)
-    return capped + positional.evictable(work, adopted)
+        return _demand_exact(work, group, state, adopted, wanted, copy, checkpoint)
+    return _demand_capped(work, group, state, adopted, wanted, copy, checkpoint)
 
 
 def owed_copy(state: GroupState, wanted: Admission, size: int) -> int:
@@ -128,9 +138,18 @@ def owed_copy(state: GroupState, wanted: Admission, size: int) -> int:
     return 1 if state.partial_index != -1 or inside else 0
 
 
-def _demand_exact(work: Work, group: int, state: GroupState, adopted: tuple[int, ...], wanted: Admission, copy: int) -> int:
-    """Return exactly what T18 and T21 will take (T17 ``exact``, no speculative blocks or checkpoints)."""
+def required_entries(work: Work, group: int, wanted: Admission) -> int:
+    """Return the table entries that a state at the wanted tokens and the speculative blocks behind it need (T17, T21)."""
+    spec = work.config.groups[group]
+    return geometry.ceil_div(wanted.main, work.config.sizes[group]) + spec.speculative_blocks
+
+
+def _demand_exact(
+    work: Work, group: int, state: GroupState, adopted: tuple[int, ...], wanted: Admission, copy: int, checkpoint: int
+) -> int:
+    """Return exactly what T18 and T21 will take (T17 ``exact``)."""
     size = work.config.sizes[group]
+    spare = work.config.groups[group].speculative_blocks
     covered = wanted.local + wanted.external
     skipped = skipped_tokens(work.config.groups[group], covered) // size if wanted.first else 0
     entries = max(skipped, len(adopted)) if wanted.first else len(state.table)
@@ -140,31 +159,119 @@ def _demand_exact(work: Work, group: int, state: GroupState, adopted: tuple[int,
     entries += external
     kept = adopted[skipped:] if wanted.first else ()
     evictable = positional.evictable(work, kept)
-    required = geometry.ceil_div(wanted.main, size)
-    if required <= entries and not copy:
+    required = required_entries(work, group, wanted)
+    if required <= entries and not copy and not checkpoint:
         return external + evictable
-    entries = max(entries, required - 1)
-    return external + evictable + max(required - entries, 0) + copy
+    running = required - spare - 1
+    moved = len(relocated_columns(entries, spare, running - checkpoint)) if state.allocated else 0
+    if entries < running:
+        entries = max(entries, running - checkpoint)
+    return external + evictable + max(required - entries - moved, 0) + copy
+
+
+def _demand_capped(
+    work: Work, group: int, state: GroupState, adopted: tuple[int, ...], wanted: Admission, copy: int, checkpoint: int
+) -> int:
+    """Return the prediction of 0.33.0 (T17 ``capped``); below 0 after rejected drafts, which lowers that of other groups."""
+    new = required_entries(work, group, wanted) - len(adopted) - len(state.table)
+    if copy:
+        new = max(new, 0) + 1
+    if new > 0:
+        spare = 0 if state.allocated else work.config.groups[group].speculative_blocks
+        new = min(new, 1 + copy + checkpoint + spare)
+    return new + positional.evictable(work, adopted)
+
+
+def reservation(work: Work, group: int, state: GroupState, wanted: Admission) -> tuple[int, int]:
+    """Return the (position, column) of the internal checkpoint that this chunk will write, NO_CHECKPOINT without (T38).
+
+    Under sparse retention only the chunk that ends the prefill keeps one. A step with drafts has none: backends export
+    checkpoints of prefills alone, and nobody knows yet whether the position is the request's.
+    """
+    config = work.config
+    if wanted.main > work.num_tokens or (config.retention == 0 and wanted.main < max(work.num_prompt, work.num_tokens - 1)):
+        return NO_CHECKPOINT
+    found = retention.checkpoint_of(
+        wanted.local + wanted.external,
+        wanted.main,
+        block_size=config.groups[group].block_size,
+        hash_block=config.hash_block_size,
+        alignment=config.alignment,
+        eagle=any(config.eagle),
+        checkpoint_alignment=config.checkpoint_alignment,
+    )
+    if found is None or not column_is_free(state, found[1], config.groups[group].speculative_blocks):
+        return NO_CHECKPOINT
+    return found
+
+
+def has_checkpoint(state: GroupState) -> bool:
+    """Tell whether a column is reserved for an internal checkpoint (T38.4)."""
+    return (state.checkpoint_position, state.checkpoint_column) != NO_CHECKPOINT
+
+
+def column_is_free(state: GroupState, column: int, spare: int) -> bool:
+    """Tell whether a checkpoint may take a column: behind the table, null, or a speculative block's (T38.3)."""
+    length = len(state.table)
+    if column >= length:
+        return True
+    return state.table[column] == NULL_BLOCK or (state.allocated and column >= length - spare)
+
+
+def relocated_columns(length: int, spare: int, stop: int) -> range:
+    """Return which of the last ``spare`` of ``length`` columns move to the end: those below ``stop`` (T21.4)."""
+    return range(length - spare, max(min(length, stop), length - spare))
 
 
 def grow(work: Work, group: int, state: GroupState, wanted: Admission) -> tuple[GroupState, tuple[int, ...]]:
-    """Append nulls and the running state's block; pay an owed copy as producer or consumer (T21)."""
-    required = geometry.ceil_div(wanted.main, work.config.sizes[group])
+    """Append nulls, moved speculative blocks and new ones; pay an owed copy as producer or consumer (T21)."""
+    spare = work.config.groups[group].speculative_blocks
+    required = required_entries(work, group, wanted)
     owed = state.partial_index != -1
-    table = state.table
-    if required <= len(table) and not owed:
+    checkpoint = 1 if has_checkpoint(state) else 0
+    before = len(state.table)
+    if required <= before and not owed and not checkpoint:
         return evolve(state, allocated=True), ()
-    nulls = (NULL_BLOCK,) * max(required - 1 - len(table), 0)
-    state = evolve(state, table=table + nulls)
-    appended: tuple[int, ...] = nulls
+    running = required - spare - 1
+    if before < running:
+        nulls = (NULL_BLOCK,) * max(running - checkpoint - before, 0)
+        state = evolve(state, table=state.table + nulls)
+    if state.allocated:
+        for column in relocated_columns(before, spare, running - checkpoint):
+            state = relocate(work, group, state, column)
+    first: tuple[int, ...] = ()
     if owed and state.allocated:
         state = _pay_as_producer(work, group, state)
     elif owed:
         state, copied = copying.redirect(work, group, state)
-        appended = (copied, *appended)
+        first = (copied,)
     blocks = works.take(work, group, max(required - len(state.table), 0))
     state = evolve(state, table=state.table + blocks, allocated=True)
-    return state, appended + blocks
+    return state, first + state.table[before:]
+
+
+def relocate(work: Work, group: int, state: GroupState, column: int) -> GroupState:
+    """Move a speculative block that the step leaves behind to the end of the table (T21.4). Raises ContractBroken."""
+    block = state.table[column]
+    check_writable(work.pool, group, block)
+    work.relocated.append((group, block, column, len(state.table)))
+    return evolve(state, table=moved_to_end(state.table, column))
+
+
+def check_writable(pool: Pool, group: int, block: int) -> None:
+    """Refuse to move a block that is shared or carries a key (T21.4, TB-10). Raises ContractBroken."""
+    if block == NULL_BLOCK or pool.ref[block] != 1 or pool.key_node[block] != NO_KEY:
+        raise ContractBroken(
+            f"speculative block {block} has {pool.ref[block]} references and key {pool.key_node[block]}: only a private, "
+            "unkeyed block is moved (T21.4)",
+            group=group,
+            block=block,
+        )
+
+
+def moved_to_end(table: tuple[int, ...], column: int) -> tuple[int, ...]:
+    """Return the table with the block of a column at its end and null in the column (T21.4, M-MAM-3)."""
+    return (*table[:column], NULL_BLOCK, *table[column + 1 :], table[column])
 
 
 def _pay_as_producer(work: Work, group: int, state: GroupState) -> GroupState:
@@ -222,17 +329,19 @@ def register(work: Work, group: int, state: GroupState, tokens: int) -> GroupSta
 def kept_entries(work: Work, group: int) -> Callable[[int], bool]:
     """Return the retention mask of a request: which full entries are registered (2.9)."""
     config = work.config
-    reach = caching.reach(work)
+    reach = caching.reach(work, group)
     size = config.sizes[group]
     return lambda index: retention.mamba_mask(index, size, config.alignment, config.retention, reach)
 
 
 def _register_tail(work: Work, group: int, state: GroupState, tokens: int) -> GroupState:
-    """Register the prompt checkpoint if the chunk ends there; inside a block the request then owes a copy (T10.2b)."""
-    config = work.config
-    size = config.sizes[group]
-    if tokens <= 0 or tokens % config.hash_block_size or not is_checkpoint(work, tokens):
+    """Register what stands inside a block: the reserved checkpoint, or the prompt checkpoint or junction at the end (T10.2)."""
+    if has_checkpoint(state):
+        _register_checkpoint(work, group, state.table[state.checkpoint_column], state.checkpoint_position)
         return state
+    if tokens <= 0 or tokens % work.config.hash_block_size or not is_checkpoint(work, tokens):
+        return state
+    size = work.config.sizes[group]
     index = geometry.ceil_div(tokens, size) - 1
     block = state.table[index] if index < len(state.table) else NULL_BLOCK
     if block == NULL_BLOCK or work.pool.key_tokens[block] == tokens:
@@ -245,9 +354,34 @@ def _register_tail(work: Work, group: int, state: GroupState, tokens: int) -> Gr
     return owe_copy(state, index, block, tokens)
 
 
+def _register_checkpoint(work: Work, group: int, block: int, position: int) -> None:
+    """Key the block of the internal checkpoint by its position alone, or not at all if nobody resumes there (T10.2a).
+
+    The forward overwrites the block, so nothing that the full entries said of it stays.
+    """
+    if not useful_checkpoint(work, group, position):
+        work.pool = pools.evict(work.pool, block)
+    elif work.pool.key_tokens[block] != position:
+        node = caching.partial_node(work, group, position)
+        work.pool = pools.replace_partial(work.pool, node, group, block, position)
+        note_registered(work, group, node)
+
+
+def useful_checkpoint(work: Work, group: int, position: int) -> bool:
+    """Tell whether an internal checkpoint is kept: the prompt's, one that the mask retains, or the junction (T10.2a)."""
+    config = work.config
+    size = config.sizes[group]
+    if position in (geometry.checkpoint_boundary(work.num_prompt, config.alignment, any(config.eagle)), work.junction):
+        return True
+    return position % size == 0 and retention.mamba_mask(position // size - 1, size, config.alignment, config.retention, ())
+
+
 def is_checkpoint(work: Work, tokens: int) -> bool:
-    """Tell whether a boundary is the prompt's checkpoint ck(P, H) (T10.2b)."""
-    return tokens == geometry.checkpoint_boundary(work.num_prompt, work.config.hash_block_size)
+    """Tell whether a chunk end is kept inside its block: the prompt's ck(P, H), or the junction that is pinned (T10.2b)."""
+    config = work.config
+    if tokens == geometry.checkpoint_boundary(work.num_prompt, config.hash_block_size, any(config.eagle)):
+        return True
+    return config.pins_junctions and tokens == work.junction and work.computed < tokens <= work.num_prompt
 
 
 def owe_copy(state: GroupState, index: int, block: int, boundary: int) -> GroupState:

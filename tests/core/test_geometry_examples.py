@@ -529,7 +529,8 @@ INTERNAL: dict[str, Any] = {"internal_checkpoint": True, "alignment": 16, "check
         ({"wanted": 149, "num_tokens": 150, "num_prompt": 150}, 128),
         ({}, 100),  # written at 96, into the first of two columns
         ({"wanted": 60, "num_tokens": 60, "num_prompt": 60, "fine": True}, 48),  # there is one column only
-        ({"mamba_block": 32}, 100),
+        ({"mamba_blocks": (32,)}, 100),
+        ({"mamba_blocks": (64, 128)}, 64),  # of two Mamba groups one has a single column
         ({"start": 8, "wanted": 142, "num_tokens": 150, "num_prompt": 150, "checkpoint_alignment": 8}, 56),
     ],
 )

@@ -339,7 +339,7 @@ def clipped(clip):
         internal_checkpoint=clip.exports_checkpoint,
         alignment=clip.alignment,
         checkpoint_alignment=clip.checkpoint_alignment,
-        mamba_block=clip.mamba_block,
+        mamba_blocks=(clip.mamba_block,),
         shared_prefix_checkpoint=clip.shared_prefix_checkpoint,
     )
 

@@ -1,0 +1,57 @@
+"""Hits of the kinds that read only the latest tokens, found from the right (T11).
+
+Such a kind is told by its skipped tokens alone: to resume at n tokens, a multiple of E, it needs the blocks from entry
+``skipped(n) / E`` on; the entries before it are null. They never run back as n grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kvproof.core import pool as pools
+from kvproof.core.pool import NO_KEY, NULL_BLOCK, Pool
+
+if TYPE_CHECKING:
+    from kvproof.core.config import Config
+
+
+def find_hit(
+    config: Config,
+    pool: Pool,
+    nodes: list[int],
+    members: tuple[int, ...],
+    limit: int,
+    ahead: int,
+    skipped: Callable[[int], int],
+) -> tuple[int, tuple[tuple[int, ...], ...]]:
+    """Return the deepest hit at most ``ahead`` blocks before ``limit``, in tokens, and one block list per member (T11, T35).
+
+    Every member must have the keys of all blocks from the first one that a resume needs through ``ahead`` blocks behind the
+    hit. ``nodes[i]`` is the node of boundary (i+1)H, ``skipped`` the tokens that need no blocks at a given count. A is a
+    multiple of E here (2.4 condition 4). The lists are nulls, then the needed blocks up to the hit.
+    """
+    unit, size = config.hash_block_size, config.sizes[members[0]]
+    per = config.alignment // size
+
+    def blocks(index: int) -> tuple[int, ...]:
+        node = nodes[(index + 1) * size // unit - 1]
+        return tuple(pools.find(pool, node, group) for group in members)
+
+    end = min(limit, len(nodes) * unit) // size - ahead
+    end -= end % per
+    while end > 0:
+        first = skipped(end * size) // size
+        run: list[tuple[int, ...]] = []
+        at = end + ahead - 1
+        while at >= first and NO_KEY not in (found := blocks(at)):
+            run.append(found)
+            at -= 1
+        if at < first:
+            nulls = (NULL_BLOCK,) * first
+            needed = run[::-1][: end - first]
+            return end * size, tuple((*nulls, *(found[member] for found in needed)) for member in range(len(members)))
+        # A smaller hit that still needs the missing block fails as well: go on below it.
+        end = at - ahead
+        end -= end % per
+    return 0, ((),) * len(members)
