@@ -45,10 +45,6 @@ def lacks(deployment: Deployment) -> str | None:
     for group in deployment.groups:
         if group.kind not in kinds.NAMES:
             return f"no {group.kind} groups"
-        if group.speculative_blocks is not None and group.speculative_blocks.value:
-            return "no speculative blocks"
-    if deployment.settings.eagle is not None and deployment.settings.eagle.value:
-        return "no EAGLE drop"
     return None
 
 

@@ -37,9 +37,7 @@ def read(path: Path | str) -> Deployment:
         data = Path(path).read_bytes()
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise DeploymentError(
-            str(path), f"cannot be read: {reason}; name a TOML or JSON file (docs/deployments.md)"
-        ) from error
+        raise DeploymentError(str(path), f"cannot be read: {reason}; name a TOML or JSON file (docs/deployments.md)") from error
     return read_bytes(data, str(path))
 
 

@@ -26,6 +26,7 @@ NO_KEY = "no key"
 EVICTED = "evicted"
 OTHER_GROUP = "other group"
 CONNECTOR = "connector"
+DIVERGENT = "divergent"
 SHORTER = "shorter"
 HIT = "hit"
 
@@ -36,11 +37,12 @@ MEANINGS: dict[str, str] = {
     EAGLE: "one unit is given up so that the drafter gets fresh hidden states (T35)",
     NO_SNAPSHOT: "no chunk ended here, so no recurrent state was kept (T10, T22)",
     RETENTION: "it was computed, and the retention setting does not keep it (2.9)",
-    NO_KEY: "it was computed, and only one boundary inside a block gets a key (T9, T10)",
-    EVICTED: "it had a key, and its block was given to somebody else (T1)",
+    NO_KEY: "it was computed and got no key: only whole blocks and one boundary inside a block do (T9, T10, 2.8)",
+    EVICTED: "it had a key and lost it: its block was given to somebody else, or keyed anew (T1, T4, T8)",
     OTHER_GROUP: "this group could resume here, another one cannot (T11)",
-    CONNECTOR: "the same, and the connector does not serve divergent hits (T13)",
-    SHORTER: "all groups could resume here, but the hit is longer",
+    CONNECTOR: "the same, and no connector serves divergent hits (T13)",
+    DIVERGENT: "the same, kept if the connector brings more tokens with their state, else looked up again (T13, T14)",
+    SHORTER: "this group could resume here, but the hit is longer",
     HIT: "the joint hit",
 }
 """What can be said of a candidate boundary, in the order in which the rules apply."""
@@ -67,17 +69,28 @@ class Reader(Protocol):
         ...
 
 
-def general(view: View, boundary: int) -> Reason | None:
-    """Return the rule that removes a boundary for every group alike, None if none does."""
+def beyond(view: View, boundary: int) -> Reason | None:
+    """Return why a boundary lies where no key can be: above the cap, or where the first prompt did not compute the prefix."""
     if boundary > view.limit:
         return Reason(CAP, f"above n-1 = {view.limit:,}: the last token is recomputed")
     if boundary > view.shared:
         if view.shared < min(view.prompt, view.total):
             return Reason(NOT_SHARED, f"the prompts differ behind {view.shared:,} tokens")
         return Reason(NOT_SHARED, f"the first prompt ended at {view.prompt:,}")
+    return None
+
+
+def removed_by(view: View, reader: Reader, boundary: int) -> Reason | None:
+    """Return the first rule that keeps a class from resuming at a boundary, None if it can.
+
+    A reader that needs no key there (a chunk of local attention begins) can resume where the first prompt never was.
+    """
+    out = beyond(view, boundary)
+    if out is not None and (out.rule == CAP or reader.why_not(boundary) is not None):
+        return out
     if boundary % view.alignment:
         return Reason(ALIGNMENT, f"no multiple of A = {view.alignment:,}")
-    return None
+    return reader.why_not(boundary)
 
 
 def fate(view: View, members: Members, boundary: int) -> Reason | None:
@@ -87,7 +100,9 @@ def fate(view: View, members: Members, boundary: int) -> Reason | None:
     if not losses:
         return None
     loss = losses[-1]
-    if not loss.reused:
+    if loss.how == "asked":
+        return Reason(EVICTED, f"the key of {boundary:,} was taken away by --evict")
+    if loss.how == "keyed":
         return Reason(EVICTED, f"{boundary:,} gave way to a longer boundary of the same block")
     who = "the first prompt itself" if loss.request == 0 else "the prompt in between"
     return Reason(EVICTED, f"the block of {boundary:,} was reused by {who}, tokens {loss.start:,} to {loss.end:,}")
@@ -95,12 +110,15 @@ def fate(view: View, members: Members, boundary: int) -> Reason | None:
 
 def missing_block(view: View, members: Members, edge: int, kept: Callable[[int], bool]) -> Reason:
     """Return why the full block that ends at ``edge`` has no key; ``kept`` tells what retention keeps."""
-    beyond = general(view, edge)
-    if beyond is not None and beyond.rule in (CAP, NOT_SHARED):
-        return Reason(beyond.rule, f"needs the block up to {edge:,}: {beyond.text}")
+    out = beyond(view, edge)
+    if out is not None:
+        return Reason(out.rule, f"needs the block up to {edge:,}: {out.text}")
     lost = fate(view, members, edge)
     if lost is not None:
         return lost
+    cached = view.cacheable(members)
+    if edge > cached:
+        return Reason(NO_KEY, f"only whole scheduler blocks of the first prompt are registered, {cached:,} tokens")
     if not kept(edge):
         return Reason(RETENTION, f"needs the block up to {edge:,}: {retention_text(view)}")
     return Reason(NO_KEY, f"the block up to {edge:,} was not registered")
@@ -117,6 +135,11 @@ def retention_text(view: View) -> str:
     return f"retention 0 keeps {where} only"
 
 
+def given_up(edge: int) -> Reason:
+    """Return the EAGLE drop as the reason: the block behind the boundary lacks a key (T35)."""
+    return Reason(EAGLE, f"the block up to {edge:,} would have to match and be given up")
+
+
 class FullAttention:
     """Every block below the boundary must be keyed; inside a block only the first prompt's last boundary is (T9)."""
 
@@ -124,9 +147,10 @@ class FullAttention:
         self.view, self.members = view, members
         self.span = view.spans[members[0]]
         self.unit = min(view.alignment, self.span)
-        self.margin = view.margin(members) if view.config.eagle[members[0]] else 0
-        top = min(view.limit + self.margin, max(view.limit, view.hashed))
-        self.reach = naive_hits.attention_reach(view.keyed, view.nodes[: top + 1], members, self.span, view.unit)
+        self.margin = view.margin(members)
+        self.reach = naive_hits.attention_reach(
+            view.keyed, view.nodes[: view.asked(members) + 1], members, self.span, view.unit
+        )
         self.edge = naive.floor_multiple(self.reach, self.span) + self.span
         self.tail = naive.floor_multiple(view.prompt if self.margin else view.prompt - 1, view.unit)
 
@@ -191,7 +215,8 @@ class SlidingWindow:
         self.unit = view.spans[members[0]]
         self.window = view.config.groups[members[0]].window or 1
         self.need = len(range(0, self.window - 1, self.unit))
-        self.margin = self.unit if view.config.eagle[members[0]] else 0
+        self.margin = view.margin(members)
+        self.asked = view.asked(members)
         self.kept = naive.window_kept(
             len(range(0, view.prompt, self.unit)),
             window=self.window,
@@ -209,10 +234,9 @@ class SlidingWindow:
     def why_not(self, boundary: int) -> Reason | None:
         """Return why the class cannot resume at a boundary, None if it can."""
         for edge in self._edges(boundary):
-            if edge > self.view.hashed or not self.view.has(self.members, edge):
-                if edge > boundary:
-                    return Reason(EAGLE, f"the block up to {edge:,} would have to be keyed and given up")
-                return missing_block(self.view, self.members, edge, self._is_kept)
+            if edge > self.asked or not self.view.has(self.members, edge):
+                behind = edge > boundary
+                return given_up(edge) if behind else missing_block(self.view, self.members, edge, self._is_kept)
         return None
 
     def _is_kept(self, edge: int) -> bool:
@@ -220,27 +244,34 @@ class SlidingWindow:
 
 
 class ChunkedLocal:
-    """The blocks of the boundary's own chunk must be keyed, those of earlier chunks are not read (T11)."""
+    """The blocks of the boundary's own chunk must be keyed, one more behind it with a drop; earlier ones are not read (T11)."""
 
     def __init__(self, view: View, members: Members) -> None:
         self.view, self.members = view, members
         self.unit = view.spans[members[0]]
         self.chunk = view.config.groups[members[0]].window or 1
+        self.margin = view.margin(members)
+        self.asked = view.asked(members)
         self.holes: dict[int, int] = {}
 
     def _hole(self, first: int) -> int:
-        """Return the end of the first block without a key in the chunk from ``first`` on."""
+        """Return the end of the first block without a key from the block of position ``first`` on, a chunk long."""
         if first not in self.holes:
-            edge = first + self.unit
-            while edge <= min(first + self.chunk, self.view.total) and self.view.has(self.members, edge):
+            edge = first - first % self.unit + self.unit
+            while edge <= min(first + self.chunk, self.asked) and self.view.has(self.members, edge):
                 edge += self.unit
             self.holes[first] = edge
         return self.holes[first]
 
     def why_not(self, boundary: int) -> Reason | None:
-        """Return why the class cannot resume at a boundary, None if it can; the unit divides the chunk."""
+        """Return why the class cannot resume at a boundary, None if it can."""
         hole = self._hole(boundary - boundary % self.chunk)
-        return missing_block(self.view, self.members, hole, lambda _: True) if hole <= boundary else None
+        if hole <= boundary:
+            return missing_block(self.view, self.members, hole, lambda _: True)
+        ahead = boundary + self.margin
+        if self.margin and (ahead > self.asked or not self.view.has(self.members, ahead)):
+            return given_up(ahead)
+        return None
 
 
 READERS: dict[str, Callable[[View, Members], Reader]] = {

@@ -6,6 +6,8 @@ key map after each action. Tokens are counted, their values do not matter.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from attrs import Factory, define, frozen
 
 from kvproof.core import actions as act
@@ -31,7 +33,8 @@ class ScenarioError(UserError):
 class Question:
     """Token counts: the first prompt, the second one, what they share from the start, the step budget.
 
-    ``between`` is the length of an unrelated prompt that runs in between and takes blocks; 0 for none.
+    ``between`` is the length of an unrelated prompt that runs in between and takes blocks; 0 for none. ``evicted`` are the
+    keys taken away before the second lookup, as (group, boundary).
     """
 
     prompt: int
@@ -39,16 +42,17 @@ class Question:
     shared: int
     step_tokens: int
     between: int = 0
+    evicted: tuple[tuple[int, int], ...] = ()
 
 
 @frozen(slots=True)
 class Loss:
-    """How a key was lost: the request whose chunk [start, end) took its block, or re-keyed it (``reused`` False)."""
+    """How a key was lost: its block was ``reused`` or ``keyed`` anew in the chunk [start, end) of a request, or ``asked`` for."""
 
-    request: int
-    start: int
-    end: int
-    reused: bool
+    how: Literal["reused", "keyed", "asked"]
+    request: int = -1
+    start: int = 0
+    end: int = 0
 
 
 @frozen(slots=True)
@@ -73,8 +77,8 @@ class _Driver:
     world: World
     lost: dict[Key, Loss] = Factory(dict)
 
-    def do(self, action: act.Action, chunk: tuple[int, int, int] = (-1, 0, 0)) -> Record:
-        """Apply an action; ``chunk`` is (request, start, end) of the chunk it belongs to."""
+    def do(self, action: act.Action, chunk: tuple[int, ...] = ()) -> Record:
+        """Apply an action; ``chunk`` is (request, start, end) of the chunk it belongs to, if any."""
         before = self.world.pool.entries
         self.world, record = door.step(self.world, action)
         after = self.world.pool.entries
@@ -87,7 +91,7 @@ class _Driver:
         before: tuple[tuple[int, int, int, int], ...],
         after: tuple[tuple[int, int, int, int], ...],
         record: Record,
-        chunk: tuple[int, int, int],
+        chunk: tuple[int, ...],
     ) -> None:
         known = {(node, group) for node, group, _, _ in after}
         for key in known:
@@ -95,7 +99,7 @@ class _Driver:
         taken = set(record.taken)
         for node, group, _, block in before:
             if (node, group) not in known:
-                self.lost[node, group] = Loss(*chunk, reused=block in taken)
+                self.lost[node, group] = Loss("reused" if block in taken else "keyed", *chunk) if chunk else Loss("asked")
 
 
 def check(config: Config, question: Question) -> None:
@@ -109,6 +113,13 @@ def check(config: Config, question: Question) -> None:
     most = min(question.prompt, question.resend)
     if not 0 <= question.shared <= most:
         raise ScenarioError(f"--shared {question.shared:,}: the prompts can share 0 to {most:,} tokens")
+    for group, boundary in question.evicted:
+        if not 0 <= group < len(config.groups):
+            raise ScenarioError(f"--evict: there is no group {group}, they are numbered 0 to {len(config.groups) - 1}")
+        if not 1 <= boundary <= question.prompt:
+            raise ScenarioError(
+                f"--evict: boundary {boundary:,} does not lie in the first prompt of {question.prompt:,} tokens"
+            )
 
 
 def run(config: Config, question: Question) -> Run:
@@ -124,6 +135,8 @@ def run(config: Config, question: Question) -> Run:
         _compute(driver, BETWEEN, tuple(range(question.between)), context=1)
     fresh = range(question.prompt, question.prompt + question.resend - question.shared)
     driver.do(act.Submit(SECOND, (*range(question.shared), *fresh)))
+    if question.evicted:
+        driver.do(act.EvictBlocks(_blocks_of(driver.world, question)))
     driver.do(act.BeginStep())
     world = driver.world
     record = driver.do(act.Lookup(SECOND))
@@ -178,8 +191,25 @@ def _live(world: World, request: int) -> Request:
     return found
 
 
+def _blocks_of(world: World, question: Question) -> tuple[int, ...]:
+    """Return the blocks that carry the keys to be taken away; they lose all their keys. Raises ScenarioError."""
+    found: list[int] = []
+    for group, boundary in question.evicted:
+        depth = world.prefixes.depth
+        blocks = [entry[3] for entry in world.pool.entries if entry[1] == group and depth[entry[0]] == boundary]
+        if not blocks:
+            raise ScenarioError(
+                f"--evict: group {group} has no key at {boundary:,}: leave it out, `kvproof explain` without it shows the keys"
+            )
+        found += blocks
+    return tuple(sorted(set(found)))
+
+
 def blocks_wanted(config: Config, question: Question) -> int:
-    """Return a pool, in blocks with the null block, in which nothing is evicted: every table whole, and some to spare."""
-    tokens = question.prompt + question.resend + question.between
+    """Return a pool, in blocks with the null block, in which nothing is evicted: every table whole, and some to spare.
+
+    The second prompt is looked up and takes none.
+    """
+    tokens = question.prompt + question.between
     each = (-(-tokens // size) + group.speculative_blocks + 8 for size, group in zip(config.sizes, config.groups, strict=True))
     return 1 + sum(each)

@@ -44,9 +44,23 @@ class View:
         return naive_hits.has_all(self.keyed, self.nodes[boundary], members)
 
     def margin(self, members: tuple[int, ...]) -> int:
-        """Return how far past a boundary a class that owes a drop must match, in tokens (2.8)."""
+        """Return how far past a boundary a class must match, in tokens: what it gives up if it owes an EAGLE drop (2.8, T35)."""
+        if not self.config.eagle[members[0]]:
+            return 0
         span = self.spans[members[0]]
         return self.unit if self.config.fine_grained and span > self.unit else span
+
+    def asked(self, members: tuple[int, ...]) -> int:
+        """Return up to where keys count for a class: the longest legal hit, and the margin if there are several groups (T11)."""
+        ahead = self.margin(members) if len(self.config.groups) > 1 else 0
+        return max(self.limit, min(self.limit + ahead, self.hashed))
+
+    def cacheable(self, members: tuple[int, ...]) -> int:
+        """Return how many tokens of the first prompt a class registers: whole scheduler blocks if hits are coarse (2.8)."""
+        whole = naive.cacheable_tokens(self.prompt, self.config.fine_grained, naive.common_multiple(self.spans))
+        if self.config.fine_grained or not whole or not self.config.eagle[members[0]]:
+            return whole
+        return min(whole + self.spans[members[0]], self.prompt)
 
 
 def view(run: Run) -> View:
@@ -76,21 +90,9 @@ def view(run: Run) -> View:
 
 def classes(config: Config) -> tuple[tuple[int, ...], ...]:
     """Return the groups that are looked up together: those of equal spec, drafters or not, that are cached (1.2)."""
-    found: list[list[int]] = []
+    found: dict[tuple[object, ...], list[int]] = {}
     for index, group in enumerate(config.groups):
-        if not group.prefix_cacheable:
-            continue
-        for members in found:
-            first = config.groups[members[0]]
-            if (group.kind, group.block_size, group.sharded, group.window, group.speculative_blocks) == (
-                first.kind,
-                first.block_size,
-                first.sharded,
-                first.window,
-                first.speculative_blocks,
-            ):
-                members.append(index)
-                break
-        else:
-            found.append([index])
-    return tuple(tuple(members) for members in found)
+        if group.prefix_cacheable:
+            spec = (group.kind, group.block_size, group.sharded, group.window, group.speculative_blocks)
+            found.setdefault(spec, []).append(index)
+    return tuple(tuple(members) for members in found.values())
