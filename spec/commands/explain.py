@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from kvproof.spec.deployments import catalogue, model, page, read
 from kvproof.spec.deployments.schema import Deployment
 from kvproof.spec.exits import UserError
 from kvproof.spec.explain import answer, document, text
-from kvproof.spec.explain.answer import Answer
 from kvproof.spec.explain.scenario import Question
 
 TOKENS = click.IntRange(min=1)
@@ -28,10 +28,10 @@ TOKENS = click.IntRange(min=1)
 @click.option("--resend", type=TOKENS, metavar="M", help="Tokens of the second prompt (default: as the first).")
 @click.option("--shared", type=click.IntRange(min=0), metavar="K", help="Leading tokens that they share (default: all).")
 @click.option("--step-tokens", type=TOKENS, metavar="T", help="Step budget (default: the deployment's).")
+@click.option("--gate", type=click.Choice(["configured", "closed"]), default="configured", help="Close fine-grained hits.")
 @click.option(
-    "--gate", type=click.Choice(["configured", "closed"]), default="configured", help="Close the gate of fine-grained hits."
+    "--blocks", type=click.IntRange(min=2), metavar="B", help="Pool size (default and at most: enough for everything)."
 )
-@click.option("--blocks", type=click.IntRange(min=2), metavar="B", help="Pool size (default: large enough for everything).")
 @click.option("--between", type=click.IntRange(min=0), default=0, metavar="N", help="Tokens of an unrelated prompt in between.")
 @click.option("--evict", multiple=True, metavar="GROUP@TOKENS", help="Take a key away before the second prompt; repeatable.")
 @click.option("--sources", "with_sources", is_flag=True, help="Say where every number comes from.")
@@ -79,9 +79,7 @@ def command(
 
 def _chosen(name: str | None, file: Path | None) -> Deployment:
     if (name is None) == (file is None):
-        raise UserError(
-            "name one deployment with --deployment NAME or --config FILE; `kvproof explain --list` names the shipped"
-        )
+        raise UserError("give --deployment NAME or --config FILE, one of them; `kvproof explain --list` names what ships")
     if file is not None:
         return read.read(file)
     assert name is not None
@@ -96,9 +94,7 @@ def _evicted(deployment: Deployment, given: tuple[str, ...]) -> tuple[tuple[int,
         name, _, boundary = entry.rpartition("@")
         known = [index for index, known in enumerate(names) if name.lower() in (known.lower(), str(index))]
         if not known or not boundary.isdigit():
-            raise UserError(
-                f"--evict {entry}: write GROUP@TOKENS with one of the groups {', '.join(names)}, e.g. {names[-1]}@16"
-            )
+            raise UserError(f"--evict {entry}: write GROUP@TOKENS, for example {names[-1]}@16; groups: {', '.join(names)}")
         found.append((known[0], int(boundary)))
     return tuple(found)
 
@@ -123,23 +119,20 @@ def _show_geometry(deployment: Deployment, budget: int, closed: bool, with_sourc
 def _show_answer(
     deployment: Deployment, question: Question, blocks: int | None, closed: bool, with_sources: bool, as_json: bool
 ) -> None:
-    progress = Console(stderr=True)
-    with progress.status("computing the prompts on the model"):
+    stderr = Console(stderr=True)
+    busy = stderr.status("computing the prompts on the model") if stderr.is_terminal else contextlib.nullcontext()
+    with busy:
         found = answer.explain(deployment, question, blocks=blocks, closed=closed)
         other = answer.compare_closed(deployment, question, found, blocks)
     if as_json:
         click.echo(json.dumps(document.of_answer(found, other), indent=1))
         return
     console = wide_console()
-    _print(console, found, other)
+    text.head(console, deployment)
+    text.geometry(console, found)
+    text.story(console, found, other)
     if with_sources:
         text.sources(console, deployment)
-
-
-def _print(console: Console, found: Answer, closed: Answer | None) -> None:
-    text.head(console, found.deployment)
-    text.geometry(console, found)
-    text.story(console, found, closed)
 
 
 def _list(as_json: bool, write: Path | None) -> None:

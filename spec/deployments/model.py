@@ -44,7 +44,7 @@ def lacks(deployment: Deployment) -> str | None:
     """Return what this version of the model does not have for a deployment, in words; None if it has everything."""
     for group in deployment.groups:
         if group.kind not in kinds.NAMES:
-            return f"no {group.kind} groups"
+            return f"no {group.kind} groups, only {', '.join(kinds.NAMES)}"
     return None
 
 
@@ -55,9 +55,7 @@ def configure(deployment: Deployment, num_blocks: int, step_tokens: int) -> Conf
     """
     missing = lacks(deployment)
     if missing is not None:
-        raise DeploymentError(
-            deployment.name, f"this version of the model has {missing}: `kvproof explain --list` names what it covers"
-        )
+        raise DeploymentError(deployment.name, f"this version of the model has {missing}")
     settings = deployment.settings
     optional = {
         "interleave": settings.interleave,

@@ -120,7 +120,7 @@ Real geometries for [`kvproof explain`](explain.md) and for the tests, each numb
 `spec/data/deployments/`; `kvproof explain --deployment NAME --sources` prints one, `--config FILE` takes one of yours.
 Written by `kvproof explain --list --write docs/deployments.md`.
 
-Every number is *published* (its sources are named), *computed* (it follows from other numbers by a rule below, and the reader of
+Every number is *published* (its sources are named), *computed* (it follows from other numbers by a rule below; the reader of
 the file recomputes block sizes and group counts) or *assumed* (with the reason). Nothing is left without one of the three.
 
 ## Rules
@@ -128,14 +128,14 @@ the file recomputes block sizes and group counts) or *assumed* (with the reason)
 1. **Block size of a model with recurrent layers.** The page of an attention block must hold one recurrent state: block size =
    `u * ceil(state bytes / (u * bytes per token))` for one layer on one rank, with units u of 16 tokens, 128 with MLA, or
    more by command line. The state is a matrix (`value heads / TP * dim * dim` elements) and a convolution (`kernel - 1 +
-   drafts` columns of `(2 * key heads + value heads) * dim / TP` channels, 2 bytes each). So the block size depends on TP, on the
-   data types and on the number of draft tokens. In `align` mode the recurrent block has the same size.
-2. **Groups.** Layers of one kind are cut into groups of equal size: the smallest layer count of any kind, or the largest if it is
-   below 1.5 times the smallest. 24 + 69 layers make 1 + 3 groups.
+   drafts` columns of `(2 * key heads + value heads) * dim / TP` channels, 2 bytes each). So the block size depends on TP, on
+   the data types and on the number of draft tokens. In `align` mode the recurrent block has the same size.
+2. **Groups.** Layers of one kind are cut into groups of equal size: the smallest layer count of any kind, or the largest if
+   it is below 1.5 times the smallest. 24 + 69 layers make 1 + 3 groups.
 3. **E, S, H, the gate, rows**: sections 2.1, 2.2, 2.4 and 2.5 of [the semantics](semantics.md).
 4. **Defaults of vLLM 0.33.0**: retention 0 (sparse), interleave 1, `align` mode with prefix caching.
-5. **Hit of the same prompt sent again**, P tokens: `floor((P-1)/A) * A`, with an EAGLE drop `max(floor(P/A) * A - A, 0)`. A bound:
-   it is reached if a chunk of the first prompt ended there.
+5. **Hit of the same prompt sent again**, P tokens: `floor((P-1)/A) * A`, with an EAGLE drop `max(floor(P/A) * A - A, 0)`. A
+   bound: it is reached if a chunk of the first prompt ended there.
 
 ## The format
 
@@ -172,6 +172,7 @@ url = "https://github.com/vllm-project/vllm/pull/50493"
 says = "what can be read there"
 ```
 
-Optional in `[settings]`: `tensor_parallel`, `interleave`, `hash_block_size`, `num_draft_tokens`, `eagle`, `connectors = [{ name = ...,
-divergent = ... }]`. Optional in a group: `layers` (of all its groups together), `sharded`, `window`, `speculative_blocks`, `draft`.
-`[arithmetic]` holds what rule 1 needs, `[[facts]]` known hits; the shipped files show both.""".splitlines()
+Optional in `[settings]`: `tensor_parallel`, `interleave`, `hash_block_size`, `num_draft_tokens`, `eagle`, and
+`connectors = [{ name = "...", divergent = { value = false, assumed = "..." } }]`. Optional in a group: `layers` (of all its
+groups together), `sharded`, `window`, `speculative_blocks`, `draft`. `[arithmetic]` holds what rule 1 needs, `[[facts]]` known
+hits; the shipped files show both.""".splitlines()

@@ -15,6 +15,7 @@ from kvproof.spec.deployments.schema import Deployment, Sourced
 from kvproof.spec.exits import UserError
 
 MAX_BYTES = 1 << 20
+MAX_GROUPS = 64
 
 
 class DeploymentError(UserError):
@@ -96,8 +97,11 @@ def _wrap_fields(raw: Any, struct: type[Struct]) -> Any:
 
 
 def problems(deployment: Deployment) -> list[str]:
-    """Return what is wrong with the sources and the arithmetic of a deployment, in words."""
-    found = []
+    """Return what is wrong with the counts, the sources and the arithmetic of a deployment, in words."""
+    counts = [group.count.value for group in deployment.groups]
+    found = [f"groups[{index}].count is 0: leave the group out" for index, count in enumerate(counts) if not count]
+    if sum(counts) > MAX_GROUPS:
+        found.append(f"{sum(counts)} groups: at most {MAX_GROUPS} are read")
     used: set[str] = set()
     for path, value in schema.values(deployment):
         used.update(value.sources)

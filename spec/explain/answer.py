@@ -99,7 +99,7 @@ class Answer:
 def explain(deployment: Deployment, question: Question, *, blocks: int | None = None, closed: bool = False) -> Answer:
     """Answer a question about a deployment; ``closed`` asks it with the gate of fine-grained hits closed.
 
-    ``blocks`` is the size of the pool with its null block, by default one in which nothing is evicted. Raises
+    ``blocks`` is the size of the pool with its null block, by default and at most one in which nothing is evicted. Raises
     DeploymentError or ScenarioError for what cannot be asked, and Disagreement if rules and model differ.
     """
     empty = geometry(deployment, question.step_tokens, closed=closed)
@@ -108,7 +108,7 @@ def explain(deployment: Deployment, question: Question, *, blocks: int | None = 
     scenario.check(empty.config, question)
     wanted = scenario.blocks_wanted(empty.config, question)
     _check_size(question, wanted)
-    config = reconfigured(empty.config, wanted if blocks is None else blocks)
+    config = evolve(empty.config, num_blocks=wanted if blocks is None else min(blocks, wanted))
     run = scenario.run(config, question)
     seen = view(run)
     names = model.group_names(deployment)
@@ -153,11 +153,6 @@ def geometry(deployment: Deployment, step_tokens: int, *, closed: bool = False) 
         diverged=False,
         junction=0,
     )
-
-
-def reconfigured(config: Config, num_blocks: int) -> Config:
-    """Return the configuration with another pool; nothing that is derived depends on its size."""
-    return evolve(config, num_blocks=num_blocks)
 
 
 def compare_closed(deployment: Deployment, question: Question, found: Answer, blocks: int | None) -> Answer | None:

@@ -38,10 +38,10 @@ MEANINGS: dict[str, str] = {
     NO_SNAPSHOT: "no chunk ended here, so no recurrent state was kept (T10, T22)",
     RETENTION: "it was computed, and the retention setting does not keep it (2.9)",
     NO_KEY: "it was computed and got no key: only whole blocks and one boundary inside a block do (T9, T10, 2.8)",
-    EVICTED: "it had a key and lost it: its block was given to somebody else, or keyed anew (T1, T4, T8)",
+    EVICTED: "it had a key and lost it: its block was given to somebody else (T1, T4)",
     OTHER_GROUP: "this group could resume here, another one cannot (T11)",
-    CONNECTOR: "the same, and no connector serves divergent hits (T13)",
-    DIVERGENT: "the same, kept if the connector brings more tokens with their state, else looked up again (T13, T14)",
+    CONNECTOR: "as far as full attention reaches; no connector brings the missing recurrent state (T13)",
+    DIVERGENT: "as far as full attention reaches; kept if the connector brings more tokens with their state (T13, T14)",
     SHORTER: "this group could resume here, but the hit is longer",
     HIT: "the joint hit",
 }
@@ -100,10 +100,8 @@ def fate(view: View, members: Members, boundary: int) -> Reason | None:
     if not losses:
         return None
     loss = losses[-1]
-    if loss.how == "asked":
+    if loss.request < 0:
         return Reason(EVICTED, f"the key of {boundary:,} was taken away by --evict")
-    if loss.how == "keyed":
-        return Reason(EVICTED, f"{boundary:,} gave way to a longer boundary of the same block")
     who = "the first prompt itself" if loss.request == 0 else "the prompt in between"
     return Reason(EVICTED, f"the block of {boundary:,} was reused by {who}, tokens {loss.start:,} to {loss.end:,}")
 

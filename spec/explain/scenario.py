@@ -6,8 +6,6 @@ key map after each action. Tokens are counted, their values do not matter.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from attrs import Factory, define, frozen
 
 from kvproof.core import actions as act
@@ -47,9 +45,8 @@ class Question:
 
 @frozen(slots=True)
 class Loss:
-    """How a key was lost: its block was ``reused`` or ``keyed`` anew in the chunk [start, end) of a request, or ``asked`` for."""
+    """How a key was lost: its block was reused in the chunk [start, end) of ``request``, or by --evict if that is -1."""
 
-    how: Literal["reused", "keyed", "asked"]
     request: int = -1
     start: int = 0
     end: int = 0
@@ -83,23 +80,11 @@ class _Driver:
         self.world, record = door.step(self.world, action)
         after = self.world.pool.entries
         if after is not before:
-            self._compare(before, after, record, chunk)
+            known = {entry[:2] for entry in after}
+            for key in known:
+                self.lost.pop(key, None)
+            self.lost.update((entry[:2], Loss(*chunk)) for entry in before if entry[:2] not in known)
         return record
-
-    def _compare(
-        self,
-        before: tuple[tuple[int, int, int, int], ...],
-        after: tuple[tuple[int, int, int, int], ...],
-        record: Record,
-        chunk: tuple[int, ...],
-    ) -> None:
-        known = {(node, group) for node, group, _, _ in after}
-        for key in known:
-            self.lost.pop(key, None)
-        taken = set(record.taken)
-        for node, group, _, block in before:
-            if (node, group) not in known:
-                self.lost[node, group] = Loss("reused" if block in taken else "keyed", *chunk) if chunk else Loss("asked")
 
 
 def check(config: Config, question: Question) -> None:
@@ -117,9 +102,7 @@ def check(config: Config, question: Question) -> None:
         if not 0 <= group < len(config.groups):
             raise ScenarioError(f"--evict: there is no group {group}, they are numbered 0 to {len(config.groups) - 1}")
         if not 1 <= boundary <= question.prompt:
-            raise ScenarioError(
-                f"--evict: boundary {boundary:,} does not lie in the first prompt of {question.prompt:,} tokens"
-            )
+            raise ScenarioError(f"--evict: boundary {boundary:,} does not lie in the first prompt, {question.prompt:,} tokens")
 
 
 def run(config: Config, question: Question) -> Run:

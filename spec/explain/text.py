@@ -66,11 +66,8 @@ def geometry(console: Console, answer: Answer) -> None:
             f"{row.row_bytes:,}",
         )
     console.print(table)
-    _line(
-        console,
-        "bs: tokens of a block on one rank (spec.block_size); E: tokens under one block-table entry (manager.block_size);",
-    )
-    _line(console, "spare: speculative blocks; row: one request's block-table row at L tokens, 4 bytes an entry.")
+    _line(console, "bs: tokens of a block on one rank (spec.block_size); E: tokens under a table entry (manager.block_size);")
+    _line(console, "spare: speculative blocks; row: block-table row of one request at L tokens, 4 bytes an entry.")
     _line(console)
     shared = _table(("here", "left"), ("in vLLM", "left"), ("value", "right"), ("what it is", "left"))
     for size in words.sizes(answer):
@@ -127,10 +124,10 @@ def _candidates(console: Console, found: ClassAnswer) -> None:
     _line(console)
     _line(console, f"{found.name} ({found.kind}): a candidate every {found.unit:,} tokens; alone it would hit {found.hit:,}")
     table = _table(("boundaries", "right"), ("of them", "right"), ("rule", "left"), ("why", "left"))
-    shown, hidden = words.interesting(found, MOST_STRETCHES)
-    for number, stretch in enumerate(shown):
-        if hidden and number == 1:
-            table.add_row("...", "", "", f"{hidden:,} more lines, --json has every boundary")
+    for stretch in words.interesting(found, MOST_STRETCHES):
+        if isinstance(stretch, int):
+            table.add_row("...", "", "", f"{stretch:,} more lines; --json has every boundary")
+            continue
         where = f"{stretch.last:,}" if stretch.count == 1 else f"{stretch.first:,} to {stretch.last:,}"
         sign = words.SIGNS[stretch.rule]
         table.add_row(where, f"{stretch.count:,}", Text(f"{sign} {stretch.rule}", style=STYLES.get(sign, "")), stretch.text)
@@ -157,8 +154,8 @@ def _result(console: Console, answer: Answer, closed: Answer | None) -> None:
     if answer.junction and answer.config.snapshots:
         _line(
             console,
-            f"Junction {answer.junction:,}: some group had that much. A chunk of this prompt will end there, or at the last whole "
-            "state block before it, so that a third prompt may hit it (T22).",
+            f"Junction {answer.junction:,}: some group had that much. A chunk of this prompt will end there, or at the last "
+            "whole state block before it, so that a third prompt may hit it (T22).",
         )
     if closed is not None:
         _line(
@@ -192,8 +189,8 @@ def sources(console: Console, deployment: Deployment) -> None:
     for fact in deployment.facts:
         shared = "" if fact.shared is None else f" --shared {fact.shared}"
         gate = " --gate closed" if fact.gate == "closed" else ""
-        origin = " ".join(fact.sources) or fact.assumed
-        _line(console, f"  known: {fact.says}; hit {fact.hit:,} [{origin}]")
+        known = " ".join(fact.sources) or fact.assumed
+        _line(console, f"  known: {fact.says}; hit {fact.hit:,} [{known}]")
         _line(
             console,
             f"    kvproof explain --deployment {deployment.name} --prompt {fact.prompt} --resend {fact.resend}{shared}{gate}",

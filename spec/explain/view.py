@@ -44,14 +44,14 @@ class View:
         return naive_hits.has_all(self.keyed, self.nodes[boundary], members)
 
     def margin(self, members: tuple[int, ...]) -> int:
-        """Return how far past a boundary a class must match, in tokens: what it gives up if it owes an EAGLE drop (2.8, T35)."""
+        """Return how far past a boundary a class must match, in tokens: what an owed EAGLE drop gives up (2.8, T35)."""
         if not self.config.eagle[members[0]]:
             return 0
         span = self.spans[members[0]]
         return self.unit if self.config.fine_grained and span > self.unit else span
 
     def asked(self, members: tuple[int, ...]) -> int:
-        """Return up to where keys count for a class: the longest legal hit, and the margin if there are several groups (T11)."""
+        """Return up to where keys count for a class: the longest legal hit, and the margin beside other groups (T11)."""
         ahead = self.margin(members) if len(self.config.groups) > 1 else 0
         return max(self.limit, min(self.limit + ahead, self.hashed))
 

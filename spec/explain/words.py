@@ -99,6 +99,8 @@ def why_gate(answer: Answer) -> str:
 def why_closed(answer: Answer, closed: Answer) -> str:
     """Return in a sentence why the closed gate gives the hit it gives, compared with the open one."""
     step = closed.config.alignment
+    if not answer.joint:
+        return "nothing is hit either way"
     if closed.joint == answer.joint:
         return f"{answer.joint:,} is a multiple of S = {step:,}, so the gate makes no difference here"
     lost = f"hits then end at multiples of S = {step:,} only, and {answer.joint:,} is none"
@@ -141,19 +143,21 @@ def stretches(found: ClassAnswer) -> tuple[Stretch, ...]:
     return tuple(result)
 
 
-def interesting(found: ClassAnswer, most: int) -> tuple[tuple[Stretch, ...], int]:
-    """Return at most ``most`` stretches of a class, those about the hit and the last ones first, and how many are left out."""
+def interesting(found: ClassAnswer, most: int) -> tuple[Stretch | int, ...]:
+    """Return at most ``most`` stretches: the first, those around the hit, and the last; a number says how many are left out."""
     every = stretches(found)
-    if len(every) <= most:
-        return every, 0
-    weight = [index for index, stretch in enumerate(every) if stretch.rule in (rules.HIT, *_USABLE)]
-    kept = {*range(len(every) - most + 1, len(every)), 0, *weight[-most // 2 :]}
-    chosen = sorted(sorted(kept, reverse=True)[: most - 1] + [0])
-    shown = tuple(every[index] for index in dict.fromkeys(chosen))
-    return shown, len(every) - len(shown)
-
-
-_USABLE = (rules.CONNECTOR, rules.DIVERGENT, rules.OTHER_GROUP)
+    centre = max((index for index, stretch in enumerate(every) if SIGNS[stretch.rule] in "H+"), default=len(every) - 1)
+    nearest_first = sorted(range(1, len(every)), key=lambda index: (abs(index - centre) > 2, -index))
+    kept = {0, *nearest_first[: most - 1]}
+    shown: list[Stretch | int] = []
+    for index, stretch in enumerate(every):
+        if index in kept:
+            shown.append(stretch)
+        elif isinstance(shown[-1], int):
+            shown[-1] += 1
+        else:
+            shown.append(1)
+    return tuple(shown)
 
 
 def bar(found: ClassAnswer, total: int, cells: int = BAR_CELLS) -> str:
