@@ -92,9 +92,9 @@ class Execute:
 
 @frozen(slots=True)
 class Output:
-    """Process the output of one request of the oldest executed step (T36).
+    """Process the output of one request of the oldest step, between plans (T36).
 
-    ``tokens``: empty inside a prompt, else the accepted drafts and one sampled token.
+    ``tokens``: empty inside a prompt, else the accepted drafts and one sampled token, as far as the model length goes.
     """
 
     request: int

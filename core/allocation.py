@@ -19,7 +19,10 @@ States = list[GroupState]
 
 @frozen(slots=True)
 class Wanted:
-    """The numbers of one allocation, in tokens (T16): see ``kinds.base.Admission``."""
+    """The numbers of one allocation, in tokens (T16): see ``kinds.base.Admission``; and the drafts that end it (T36).
+
+    ``unsettled`` counts the drafts of the step in flight, which the plan takes for accepted.
+    """
 
     first: bool
     local: int
@@ -27,10 +30,19 @@ class Wanted:
     slots: int
     main: int
     whole: bool = False
+    drafts: tuple[int, ...] = ()
+    unsettled: int = 0
+
+    @property
+    def settled(self) -> int:
+        """What is left of ``main`` if every draft in flight is rejected (7.3.11)."""
+        return self.main - self.unsettled
 
 
-def wanted_tokens(config: Config, request: Request, new: int, local: int, external: int, lookahead: int) -> Wanted:
-    """Return the token counts of an allocation, bounded by the model length (T16.1, T16.6)."""
+def wanted_tokens(
+    config: Config, request: Request, new: int, local: int, external: int, lookahead: int, drafts: tuple[int, ...] = ()
+) -> Wanted:
+    """Return the token counts of an allocation, bounded by the model length (T16.1, T16.6), and its drafts."""
     covered = request.computed + local
     total = min(covered + external, config.max_model_len)
     return Wanted(
@@ -39,7 +51,14 @@ def wanted_tokens(config: Config, request: Request, new: int, local: int, extern
         external=external,
         slots=min(total + new + lookahead, config.max_model_len),
         main=min(total + new, config.max_model_len),
+        drafts=drafts,
+        unsettled=unsettled_drafts(request),
     )
+
+
+def unsettled_drafts(request: Request) -> int:
+    """Return the drafts among a request's placeholders: all of them but the one of the token sampled behind (T36)."""
+    return max(request.placeholders - 1, 0)
 
 
 def allocate(world: World, request: Request, wanted: Wanted, lists: Lists, full_sequence: bool = False) -> tuple[World, Record]:
@@ -56,7 +75,7 @@ def allocate(world: World, request: Request, wanted: Wanted, lists: Lists, full_
         request=request.request,
         num_prompt=request.num_prompt,
         junction=request.junction,
-        nodes=prefixes.boundary_nodes(world.prefixes, request.tip, config.hash_block_size),
+        nodes=registrable_nodes(world, request, wanted),
         num_tokens=request.num_tokens,
         computed=request.computed,
     )
@@ -78,7 +97,7 @@ def allocate(world: World, request: Request, wanted: Wanted, lists: Lists, full_
         states[group], appended = kinds.of(config.groups[group].kind).grow(work, group, state, wanted)
         new_blocks.append(appended)
     before = work.pool
-    register(work, states, min(wanted.main, request.num_tokens))
+    register(work, states, registrable_tokens(request, wanted))
     world = admitted(world, request, work, states, wanted, before)
     return world, Record(
         "Allocate",
@@ -101,6 +120,17 @@ def gate_demand(world: World, work: Work, request: Request, lists: Lists, wanted
     whole = min(request.num_tokens, world.config.max_model_len)
     asked = evolve(wanted, slots=whole, main=whole, whole=True)
     return total_demand(world, work, list(request.groups), lists, asked)
+
+
+def registrable_nodes(world: World, request: Request, wanted: Wanted) -> list[int]:
+    """Return the prefix nodes of the hash boundaries that may be registered: those of the known tokens (2.3, HB-14)."""
+    del wanted
+    return prefixes.boundary_nodes(world.prefixes, request.tip, world.config.hash_block_size)
+
+
+def registrable_tokens(request: Request, wanted: Wanted) -> int:
+    """Return the tokens of the caching call: those computed that are known, never drafts or placeholders (T16.7, HB-14)."""
+    return min(wanted.main, request.num_tokens)
 
 
 def null_windows(work: Work, request: Request, wanted: Wanted) -> States:
@@ -206,22 +236,14 @@ def owe_private_copy(state: GroupState, index: int, block: int) -> GroupState:
 
 
 def take_external(work: Work, group: int, state: GroupState, wanted: Wanted) -> tuple[GroupState, tuple[int, ...]]:
-    """Take blocks for the external tokens that a group will read (T18 phase 2)."""
-    if read_external(work, group, wanted) <= 0:
+    """Take blocks for the external tokens that a group will read (T18 phase 2). A scratch group stands for no tokens."""
+    if wanted.external <= 0 or not work.config.groups[group].prefix_cacheable:
         return state, ()
+    # Where e' of T18 is 0, a chunk of local attention ends here, and the nulls reach as far.
     total = wanted.local + wanted.external
-    missing = max(geometry.ceil_div(total, work.config.sizes[group]) - len(state.table), 0)
+    missing = geometry.ceil_div(total, work.config.sizes[group]) - len(state.table)
     blocks = works.take(work, group, missing)
     return evolve(state, table=state.table + blocks), blocks
-
-
-def read_external(work: Work, group: int, wanted: Wanted) -> int:
-    """Return e' of T18: how many of the external tokens a group keeps. A scratch group stands for no tokens."""
-    spec = work.config.groups[group]
-    if not spec.prefix_cacheable:
-        return 0
-    total = wanted.local + wanted.external
-    return min(total - kinds.of(spec.kind).skipped_tokens(spec, total), wanted.external)
 
 
 def register(work: Work, states: States, tokens: int) -> None:
@@ -253,7 +275,7 @@ def admitted(world: World, request: Request, work: Work, states: States, wanted:
     """Return the world after a successful allocation; ``before`` is the pool as it was before registration (T16)."""
     start = wanted.local + wanted.external
     plan = world.plan
-    scheduled = Scheduled(request.request, start, wanted.main - start, wanted.first, wanted.local)
+    scheduled = share(request, wanted)
     plan = Plan(
         scheduled=(*plan.scheduled, scheduled),
         copies=plan.copies + tuple(work.copies),
@@ -266,6 +288,22 @@ def admitted(world: World, request: Request, work: Work, states: States, wanted:
     )
     request = evolve(request, status=Status.RUNNING, computed=start, groups=tuple(states))
     return with_request(world, request, work.pool, plan)
+
+
+def share(request: Request, wanted: Wanted) -> Scheduled:
+    """Return a request's share of the plan: its chunk, its drafts, and the tokens before them still to come (T36)."""
+    start = wanted.local + wanted.external
+    end = wanted.main - len(wanted.drafts)
+    return Scheduled(
+        request=request.request,
+        start=start,
+        amount=wanted.main - start,
+        fresh=wanted.first,
+        loaded_from=wanted.local,
+        drafts=wanted.drafts,
+        samples=end == request.num_tokens + request.placeholders,
+        pending=max(end - request.num_tokens, 0),
+    )
 
 
 def undo_records(plan: Plan, request: int, before: Pool, after: Pool) -> tuple[tuple[int, tuple[KeyRecord, ...]], ...]:

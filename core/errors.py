@@ -49,7 +49,7 @@ class PhaseError(Refusal):
 
 
 class StepInFlight(Refusal):
-    """A new plan would exceed the number of steps in flight (T0)."""
+    """A new plan would exceed the number of steps in flight: dispatched and not processed (T0)."""
 
     code = "step-in-flight"
 
@@ -102,6 +102,18 @@ class NothingToAllocate(Refusal):
     code = "nothing-to-allocate"
 
 
+class StaleOutput(Refusal):
+    """A late output of the request is still to be delivered: resumed now, it could sample its position again (T37.1)."""
+
+    code = "stale-output"
+
+
+class VictimInFlight(Refusal):
+    """Freeing is deferred and a step of the victim is in flight: its blocks would not be free in this plan (T31)."""
+
+    code = "victim-in-flight"
+
+
 class LookupMissing(Refusal):
     """A first allocation needs the lookup result of this request, made directly before it (T37)."""
 
@@ -133,9 +145,27 @@ class DivergedHit(Refusal):
 
 
 class BeyondKnownTokens(Refusal):
-    """More tokens are scheduled than are known (there is no speculation in this configuration)."""
+    """More tokens before the drafts are scheduled than are known, or owed by the outputs of steps in flight (T16, T36)."""
 
     code = "beyond-known-tokens"
+
+
+class TooManyDrafts(Refusal):
+    """More draft tokens than the configuration's drafter gives in one step (T36)."""
+
+    code = "too-many-drafts"
+
+
+class MisplacedDrafts(Refusal):
+    """Drafts do not follow the last token before them, or follow none that this chunk computes (T36)."""
+
+    code = "misplaced-drafts"
+
+
+class BeyondModelLength(Refusal):
+    """Drafts or tokens still to come would pass the model length."""
+
+    code = "beyond-model-length"
 
 
 class ChunkNotClipped(Refusal):
@@ -168,8 +198,14 @@ class ExecutionOrder(Refusal):
     code = "execution-order"
 
 
+class OutputPending(Refusal):
+    """The step computes tokens that the output of an earlier step still has to bring (T36)."""
+
+    code = "output-pending"
+
+
 class OutputMismatch(Refusal):
-    """The sampled tokens do not fit the chunk: one token at the end of the known tokens, none before it (T36)."""
+    """The tokens do not fit the chunk: accepted drafts and one more at the end of the known tokens, none before it (T36)."""
 
     code = "output-mismatch"
 

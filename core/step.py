@@ -8,12 +8,13 @@ from typing import Any
 from attrs import evolve
 
 from kvproof.core import actions as act
-from kvproof.core import allocation, execute, lookup, plans, prefixes, requests, retention, worker
+from kvproof.core import allocation, execute, freeing, lookup, outputs, plans, prefixes, requests, retention, worker
 from kvproof.core import pool as pools
 from kvproof.core.errors import (
     AdmissionAfterPreemption,
     AlreadyScheduled,
     BeyondKnownTokens,
+    BeyondModelLength,
     BlockOutOfRange,
     ChunkNotClipped,
     DivergedHit,
@@ -22,15 +23,20 @@ from kvproof.core.errors import (
     LookupMismatch,
     LookupMissing,
     MisalignedExternal,
+    MisplacedDrafts,
     NothingToAllocate,
     NotScheduled,
+    OutputPending,
     PhaseError,
     Refusal,
     RowInUse,
+    StaleOutput,
     StatusError,
     StepInFlight,
+    TooManyDrafts,
     TooManyRunning,
     UnknownAction,
+    VictimInFlight,
 )
 from kvproof.core.records import Record
 from kvproof.core.world import NONE, Phase, Request, Status, Step, World
@@ -84,8 +90,12 @@ def _submit(world: World, action: act.Submit) -> tuple[World, Record]:
 def _begin(world: World, action: act.BeginStep) -> tuple[World, Record]:
     del action
     _need_phase(world, "BeginStep", Phase.IDLE)
-    if world.steps:
-        raise StepInFlight("a dispatched step is not processed yet: execute it and process its output")
+    if len(world.steps) >= world.config.max_steps_in_flight:
+        raise StepInFlight(
+            f"{len(world.steps)} dispatched steps are not processed yet, {world.config.max_steps_in_flight} may be: execute "
+            "the oldest and process its output",
+            steps=len(world.steps),
+        )
     return plans.begin(world)
 
 
@@ -96,6 +106,12 @@ def _lookup(world: World, action: act.Lookup) -> tuple[World, Record]:
     request = requests.find(world, action.request)
     if request.status is Status.RUNNING:
         raise StatusError(f"request {request.request} is running: only waiting ones are looked up (T37)")
+    if requests.owes_late_output(request):
+        raise StaleOutput(
+            f"{request.stale} tokens of request {request.request} were in flight when it was preempted: process the outputs of "
+            "these steps before it is resumed (T37.1)",
+            stale=request.stale,
+        )
     nodes = prefixes.boundary_nodes(world.prefixes, request.tip, world.config.hash_block_size)
     hit = lookup.lookup(world.config, world.pool, request, nodes)
     request = evolve(request, junction=hit.junction)
@@ -109,17 +125,27 @@ def _allocate(world: World, action: act.Allocate) -> tuple[World, Record]:
     request = requests.find(world, action.request)
     if any(entry.request == action.request for entry in world.plan.scheduled):
         raise AlreadyScheduled(f"request {action.request} already has an amount in this plan")
-    sizes = (action.new_tokens, action.local, action.external, action.lookahead)
+    sizes = (action.new_tokens, action.local, action.external, action.lookahead, *action.drafts)
     if min(sizes) < 0 or action.new_tokens == 0:
-        raise NothingToAllocate(f"new tokens must be positive and no count negative, got {sizes} (T16)")
+        raise NothingToAllocate(f"new tokens must be positive and no count or draft negative, got {sizes} (T16)")
     if request.status is Status.RUNNING:
         _check_running(world, action)
         lists: tuple[tuple[int, ...], ...] = ((),) * len(world.config.groups)
     else:
         lists = _adopted_lists(world, action)
     check_amount(world, request, action)
-    wanted = allocation.wanted_tokens(world.config, request, action.new_tokens, action.local, action.external, action.lookahead)
-    return allocation.allocate(world, request, wanted, lists, action.full_sequence)
+    wanted = allocation.wanted_tokens(
+        world.config, request, action.new_tokens, action.local, action.external, action.lookahead, action.drafts
+    )
+    planned, record = allocation.allocate(with_drafts(world, request, wanted), request, wanted, lists, action.full_sequence)
+    return (planned if record.admitted else evolve(planned, prefixes=world.prefixes)), record
+
+
+def with_drafts(world: World, request: Request, wanted: allocation.Wanted) -> World:
+    """Return the world whose prefix table knows the drafts of a chunk, if they follow a known token (2.3, T36)."""
+    if not wanted.drafts or request.placeholders:
+        return world
+    return evolve(world, prefixes=prefixes.extend(world.prefixes, request.tip, wanted.drafts)[0])
 
 
 def _check_running(world: World, action: act.Allocate) -> None:
@@ -164,19 +190,51 @@ def check_amount(world: World, request: Request, action: act.Allocate) -> None:
             start=start,
             num_tokens=request.num_tokens,
         )
-    if start + action.new_tokens > request.num_tokens:
-        raise BeyondKnownTokens(
-            f"request {request.request} knows {request.num_tokens} tokens, {start} + {action.new_tokens} are scheduled",
-            start=start,
-            new_tokens=action.new_tokens,
-            num_tokens=request.num_tokens,
-        )
+    check_end(world, request, action, start)
     if action.new_tokens > world.config.max_chunk or not chunk_allowed(world, request, start, action.new_tokens):
         raise ChunkNotClipped(
             f"a chunk of {action.new_tokens} tokens from {start} does not end where T22 lets it end: "
             f"{clip(world, request, start, min(action.new_tokens, world.config.max_chunk))} tokens would",
             start=start,
             new_tokens=action.new_tokens,
+        )
+
+
+def check_end(world: World, request: Request, action: act.Allocate, start: int) -> None:
+    """Refuse chunks beyond the tokens that are known or to come, and drafts that do not follow all of these (T36).
+
+    A chunk of ``new_tokens`` from ``start`` ends with its drafts. Raises BeyondKnownTokens, TooManyDrafts, MisplacedDrafts
+    or BeyondModelLength.
+    """
+    expected = requests.expected_tokens(request)
+    count, end = len(action.drafts), start + action.new_tokens
+    if count > world.config.num_draft_tokens:
+        raise TooManyDrafts(
+            f"{count} drafts are scheduled, the drafter gives at most {world.config.num_draft_tokens} (T36)",
+            drafts=count,
+            most=world.config.num_draft_tokens,
+        )
+    if end - count > expected:
+        raise BeyondKnownTokens(
+            f"request {request.request} knows {request.num_tokens} tokens and {request.placeholders} are to come, "
+            f"{start} + {action.new_tokens - count} are scheduled before the drafts",
+            start=start,
+            new_tokens=action.new_tokens,
+            num_tokens=request.num_tokens,
+        )
+    if count and (end - count < expected or action.new_tokens <= count):
+        raise MisplacedDrafts(
+            f"{count} drafts of {action.new_tokens} tokens from {start} do not follow the last of {expected} tokens: a chunk "
+            "with drafts computes at least one token before them and reaches the end of those that are known or to come",
+            start=start,
+            new_tokens=action.new_tokens,
+            drafts=count,
+        )
+    if end > world.config.max_model_len:
+        raise BeyondModelLength(
+            f"{start} + {action.new_tokens} tokens pass the model length {world.config.max_model_len}: schedule fewer drafts, "
+            "or finish the request",
+            end=end,
         )
 
 
@@ -233,18 +291,29 @@ def _running(world: World, action: str, request: int, *phases: Phase) -> Request
 
 def _preempt(world: World, action: act.Preempt) -> tuple[World, Record]:
     request = _running(world, "Preempt", action.request, Phase.PLAN_RUNNING, Phase.IDLE)
-    if request.in_flight:
-        raise StatusError(f"the step of request {action.request} is not processed yet: process its output first")
+    if world.phase is Phase.IDLE and request.in_flight:
+        raise StatusError(f"a step of request {action.request} is not processed yet: process its output first (T31)")
     if any(entry.request == action.request for entry in world.plan.scheduled):
         raise AlreadyScheduled(f"request {action.request} has an amount in this plan: withdraw it (T39)")
-    return requests.preempt(world, request)
+    _check_victim(world, request)
+    return requests.preempt(world, request, action.drop_stale)
+
+
+def _check_victim(world: World, request: Request) -> None:
+    if freeing.is_held_back(world, request):
+        raise VictimInFlight(
+            f"{request.in_flight} tokens of request {request.request} are in flight and freeing is deferred: its blocks would "
+            "not be free in this plan; preempt another request, or none (T31)",
+            in_flight=request.in_flight,
+        )
 
 
 def _withdraw(world: World, action: act.Withdraw) -> tuple[World, Record]:
     request = _running(world, "Withdraw", action.request, Phase.PLAN_RUNNING)
     if not any(entry.request == action.request for entry in world.plan.scheduled):
         raise NotScheduled(f"request {action.request} has no amount in this plan: preempt it (T31)")
-    return requests.withdraw(world, request)
+    _check_victim(world, request)
+    return requests.withdraw(world, request, action.drop_stale)
 
 
 def _drain(world: World, action: act.Drain) -> tuple[World, Record]:
@@ -270,6 +339,10 @@ def _execute(world: World, action: act.Execute) -> tuple[World, Record]:
     expected = execute.PARTS[pending[0].part] if pending else "no part"
     if action.part != expected:
         raise ExecutionOrder(f"part {action.part!r} is out of order: {expected} is next (T0)", expected=expected)
+    if action.part in execute.POSITIONED and requests.waits_for_output(world, pending[0]):
+        raise OutputPending(
+            f"part {action.part!r} needs tokens that are still to come: process the outputs of the step before it first (T36)"
+        )
     memory, world, reads = execute.run_part(world, pending[0], action.part)
     done = evolve(pending[0], part=pending[0].part + 1)
     kept = not (done.part == len(execute.PARTS) and not done.due)
@@ -289,7 +362,8 @@ def executed_step(world: World) -> Step:
 
 
 def _output(world: World, action: act.Output) -> tuple[World, Record]:
-    return requests.output(world, action, executed_step(world))
+    _need_phase(world, "Output", Phase.IDLE)
+    return outputs.process(world, action, executed_step(world))
 
 
 def _finish(world: World, action: act.Finish) -> tuple[World, Record]:
@@ -314,7 +388,8 @@ def _evict(world: World, action: act.EvictBlocks) -> tuple[World, Record]:
 
 def _append_rows(world: World, action: act.AppendRows) -> tuple[World, Record]:
     _need_phase(world, "AppendRows", Phase.IDLE)
-    if not 0 <= action.row < world.config.max_running or world.worker.owners[action.row] != NONE:
+    taken = world.worker.owners[action.row : action.row + 1] != (NONE,) or action.row in plans.busy_rows(world)
+    if not 0 <= action.row < len(world.worker.owners) or taken:
         raise RowInUse(f"row {action.row} is not a free row of the worker: only dispatch writes owned rows")
     ids = [block for blocks in action.blocks for block in blocks]
     if len(action.blocks) != len(world.config.groups) or any(not 0 <= block < world.config.num_blocks for block in ids):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvproof.core import actions as act
+from kvproof.core import prefixes
 from kvproof.core.config import Config
 from kvproof.core.records import Record
 from kvproof.core.step import step
@@ -34,16 +35,31 @@ class Driver:
         (found,) = (candidate for candidate in self.world.requests if candidate.request == request)
         return found
 
-    def close(self, *sampled: tuple[int, int]) -> Record:
-        """Drain, dispatch, execute and process all outputs; ``sampled`` are (request, token). Returns the drain's record."""
-        drained = self.do(act.Drain())
-        self.do(*macros.CLOSE[1:], *macros.EXECUTE)
-        tokens = dict(sampled)
-        for entry in self.world.steps[0].scheduled if self.world.steps else ():
-            known = {request.request: request.num_tokens for request in self.world.requests}
-            ends = entry.start + entry.amount == known.get(entry.request)
-            self.do(act.Output(entry.request, (tokens.get(entry.request, 9),) if ends else ()))
+    def close(self, *sampled: tuple[int, int | tuple[int, ...]]) -> Record:
+        """Drain, dispatch, execute and process all outputs; ``sampled`` are (request, token or tokens).
+
+        Returns the drain's record.
+        """
+        drained = self.dispatch()
+        self.do(*macros.EXECUTE)
+        if self.world.steps:
+            self.output(*sampled)
         return drained
+
+    def dispatch(self) -> Record:
+        """Drain, build and dispatch the open plan. Returns the drain's record."""
+        drained = self.do(act.Drain())
+        self.do(*macros.CLOSE[1:])
+        return drained
+
+    def output(self, *sampled: tuple[int, int | tuple[int, ...]]) -> None:
+        """Process all outputs of the oldest step; a chunk that samples brings ``sampled``, by default the token 9."""
+        tokens = dict(sampled)
+        for entry in self.world.steps[0].scheduled:
+            brought = tokens.get(entry.request, 9)
+            known = {request.request: request.num_tokens for request in self.world.requests}.get(entry.request, 0)
+            room = self.world.config.max_model_len - known if entry.samples else 0
+            self.do(act.Output(entry.request, (brought if isinstance(brought, tuple) else (brought,))[:room]))
 
     def chunk(self, request: int, amount: int) -> Record:
         """One step with one request: admit or continue it for ``amount`` tokens. Returns the drain's record."""
@@ -69,3 +85,18 @@ class Driver:
             if owner == group:
                 found.setdefault(self.world.prefixes.depth[node], []).append(block)
         return found
+
+    def counts(self, request: int) -> tuple[int, int, int]:
+        """Computed tokens, known tokens, tokens in flight."""
+        found = self.request(request)
+        return found.computed, found.num_tokens, found.in_flight
+
+    def spelled(self, node: int) -> list[int]:
+        """The tokens of a prefix."""
+        table = self.world.prefixes
+        return [table.token[at] for at in prefixes.path(table, node, 0, table.depth[node])]
+
+    def cells(self, block: int) -> list[int]:
+        """The last token of the prefix that each cell of a block holds; what is unwritten or garbage as it is."""
+        nodes = self.world.contents[block][1:]
+        return [self.world.prefixes.token[node] if node >= 0 else node for node in nodes]

@@ -74,7 +74,7 @@ def _not_idle_actions(world: World) -> list[Action]:
 def _bad_submits(world: World) -> list[Action]:
     known = {request.request for request in world.requests}
     for step in world.steps:
-        known.update(step.due)
+        known.update(entry.request for entry in step.scheduled)
     free = enabled.free_id(world)
     found: list[Action] = [act.Submit(number, (0,)) for number in sorted(known)]
     return [*found, act.Submit(free, ()), act.Submit(free, (0,) * world.config.max_model_len)]

@@ -149,10 +149,10 @@ def spelled(world: World, node: int) -> tuple[tuple[int, ...], int]:
 
 
 def free_id(world: World) -> int:
-    """Return the smallest request id that is neither live nor due (T37)."""
+    """Return the smallest request id that is neither live nor in a step that is not processed yet (T37)."""
     taken = {request.request for request in world.requests}
     for step in world.steps:
-        taken.update(step.due)
+        taken.update(entry.request for entry in step.scheduled)
     return next(number for number in range(len(taken) + 1) if number not in taken)
 
 
