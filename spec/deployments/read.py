@@ -48,7 +48,7 @@ def read_bytes(data: bytes, name: str) -> Deployment:
         raise DeploymentError(name, f"is longer than {MAX_BYTES:,} bytes: that is no deployment file")
     raw = _parse(data, name)
     try:
-        deployment = msgspec.convert(_wrapped(raw), Deployment)
+        deployment = msgspec.convert(_wrapped(raw, Deployment), Deployment)
     except msgspec.ValidationError as error:
         raise DeploymentError(
             name, f"{error}; the format is in docs/deployments.md, `kvproof explain --list` names files to copy from"
@@ -71,29 +71,22 @@ def _parse(data: bytes, name: str) -> Any:
         raise DeploymentError(name, "is nested too deeply: that is no deployment file") from error
 
 
-def _wrapped(raw: Any) -> Any:
-    """Return the parsed file with every bare value of a sourced field written out as one without a source."""
+def _wrapped(raw: Any, kind: Any) -> Any:
+    """Return parsed data of a type with every bare value of a sourced field written out as one without a source."""
+    structs = [known for known in _types(kind) if isinstance(known, type) and issubclass(known, Struct)]
+    if isinstance(raw, list):
+        return [_wrapped(item, kind) for item in raw]
     if not isinstance(raw, dict):
-        return raw
-    wrapped = dict(raw)
-    if "settings" in raw:
-        wrapped["settings"] = _wrap_fields(raw["settings"], schema.Settings)
-    if isinstance(raw.get("groups"), list):
-        wrapped["groups"] = [_wrap_fields(group, schema.Group) for group in raw["groups"]]
-    return wrapped
+        bare = isinstance(raw, int | str) and any(known in get_args(Sourced) for known in structs)
+        return {"value": raw, "assumed": schema.WITHOUT_SOURCE} if bare else raw
+    tagged = [known for known in structs if known.__struct_config__.tag in (None, raw.get("kind"))]
+    fields = {item.encode_name: item.type for known in tagged for item in msgspec.structs.fields(known)}
+    return {key: _wrapped(value, fields[key]) if key in fields else value for key, value in raw.items()}
 
 
-def _wrap_fields(raw: Any, struct: type[Struct]) -> Any:
-    if not isinstance(raw, dict):
-        return raw
-    sourced = get_args(Sourced)
-    wrapped = dict(raw)
-    for item in msgspec.structs.fields(struct):
-        kinds = get_args(item.type) or (item.type,)
-        value = raw.get(item.encode_name)
-        if any(kind in sourced for kind in kinds) and isinstance(value, int | str):
-            wrapped[item.encode_name] = {"value": value, "assumed": schema.WITHOUT_SOURCE}
-    return wrapped
+def _types(kind: Any) -> list[Any]:
+    """Return a type with all types inside it: members of unions, elements of tuples."""
+    return [kind, *(inner for argument in get_args(kind) for inner in _types(argument))]
 
 
 def problems(deployment: Deployment) -> list[str]:

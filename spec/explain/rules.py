@@ -126,8 +126,6 @@ def retention_text(view: View) -> str:
     """Return what the retention setting keeps, in words."""
     points = sorted({naive.floor_multiple(point, view.alignment) for point in view.resumes})
     where = " and ".join(f"{point:,}" for point in points)
-    if view.config.retention is None:
-        return "dense retention keeps it"
     if view.config.retention:
         return f"retention {view.config.retention:,} keeps its multiples and {where}"
     return f"retention 0 keeps {where} only"

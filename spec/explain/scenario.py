@@ -11,7 +11,6 @@ from attrs import Factory, define, frozen
 from kvproof.core import actions as act
 from kvproof.core import step as door
 from kvproof.core.config import Config
-from kvproof.core.errors import Refusal
 from kvproof.core.records import Record
 from kvproof.core.world import Request, World, new_world
 from kvproof.spec import macros
@@ -56,7 +55,7 @@ class Loss:
 class Run:
     """What happened: the world before the second lookup, its record, chunks of the first prompt as (start, end).
 
-    ``lost`` are the keys (node, group) that were in the map and are not there any more.
+    ``lost`` are the keys (node, group) that went out of the map, also those that came back later.
     """
 
     question: Question
@@ -81,8 +80,6 @@ class _Driver:
         after = self.world.pool.entries
         if after is not before:
             known = {entry[:2] for entry in after}
-            for key in known:
-                self.lost.pop(key, None)
             self.lost.update((entry[:2], Loss(*chunk)) for entry in before if entry[:2] not in known)
         return record
 
@@ -138,8 +135,6 @@ def _compute(driver: _Driver, request: int, tokens: tuple[int, ...], context: in
         local = driver.do(act.Lookup(request)).local if start == 0 else 0
         start = max(start, local)
         amount = _amount(driver.world, request, start, min(budget, len(tokens) - start))
-        if amount == 0:
-            raise ScenarioError(f"a step of {budget:,} tokens from {start:,} is skipped (T22): give more --step-tokens")
         end = start + amount
         _allocate(driver, request, amount, local, end)
         for action in macros.run([(request, (len(tokens),) if end == len(tokens) else ())]):
@@ -156,15 +151,12 @@ def _amount(world: World, request: int, start: int, wanted: int) -> int:
 
 
 def _allocate(driver: _Driver, request: int, amount: int, local: int, end: int) -> None:
-    chunk = (request, end - amount, end)
-    try:
-        record = driver.do(act.Allocate(request, amount, local), chunk)
-    except Refusal as error:
-        raise ScenarioError(f"the model refuses the chunk {chunk[1]:,} to {end:,}: {error}") from error
+    start = end - amount
+    record = driver.do(act.Allocate(request, amount, local), (request, start, end))
     if not record.admitted:
         blocks = driver.world.config.num_blocks
         raise ScenarioError(
-            f"a pool of {blocks:,} blocks is too small for the chunk {chunk[1]:,} to {end:,}: it wants {record.demand:,} more "
+            f"a pool of {blocks:,} blocks is too small for the chunk {start:,} to {end:,}: it wants {record.demand:,} more "
             f"and {record.free_before:,} are free; give more --blocks"
         )
 

@@ -18,7 +18,7 @@ class View:
     """A run as the rules see it.
 
     ``nodes[n]`` is the prefix node of the second prompt's first n tokens, ``keyed`` the keys (node, group) that a lookup
-    finds, ``lost`` how those that were there before went. ``prompt`` and ``total`` are the lengths
+    finds, ``lost`` how keys went out of the map, if they ever did. ``prompt`` and ``total`` are the lengths
     of the two prompts, ``limit`` the longest legal hit, ``hashed`` the whole hash blocks of the second prompt, ``ends`` where
     chunks of the first one ended, ``resumes`` where a resend of it may resume, which the retention masks keep. ``spans`` are
     E per group, ``unit`` is H and ``alignment`` A.

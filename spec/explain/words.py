@@ -99,6 +99,8 @@ def why_gate(answer: Answer) -> str:
 def why_closed(answer: Answer, closed: Answer) -> str:
     """Return in a sentence why the closed gate gives the hit it gives, compared with the open one."""
     step = closed.config.alignment
+    if closed.joint > answer.joint:
+        return f"other states are kept then, and one of them lies at {closed.joint:,}, in what the prompts share"
     if not answer.joint:
         return "nothing is hit either way"
     if closed.joint == answer.joint:
@@ -107,13 +109,9 @@ def why_closed(answer: Answer, closed: Answer) -> str:
     nearest = answer.joint - answer.joint % step
     if closed.joint >= nearest:
         return lost
-    for found in closed.classes:
-        index = nearest // found.unit - 1
-        if 0 <= index < len(found.candidates) and found.candidates[index].rule not in (rules.OTHER_GROUP, rules.SHORTER):
-            reason = found.candidates[index]
-            if SIGNS[reason.rule] != "+":
-                return f"{lost}; at {nearest:,} {found.name} has nothing: {reason.rule}, {reason.text}"
-    return lost
+    reasons = ((found.name, found.candidates[nearest // found.unit - 1]) for found in closed.classes)
+    name, reason = next(item for item in reasons if SIGNS[item[1].rule] not in "+oH")
+    return f"{lost}; at {nearest:,} {name} has nothing: {reason.rule}, {reason.text}"
 
 
 # --- candidates ---------------------------------------------------------------------------------------------------

@@ -180,6 +180,35 @@ def test_the_example_of_the_page_is_read_and_its_bare_values_count_as_assumed(tm
     assert (config.sizes, config.hash_block_size, config.fine_grained) == ((256, 64, 64), 64, True)
 
 
+def test_bare_values_may_stand_everywhere():
+    more = """connectors = [{ name = "x", divergent = false }]
+retention = "dense"
+[arithmetic]
+unit = 16
+[arithmetic.state]
+kind = "linear"
+value_heads = 4
+key_heads = 4
+head_dim = 16
+conv_kernel = 4
+state_bytes = 4
+[arithmetic.token]
+kind = "heads"
+kv_heads = 1
+head_dim = 16
+kv_bytes = 2
+"""
+    text = MINE.replace("retention = 0 ", "# ").replace("block_size = 64", "block_size = 96")
+    text = text.replace("[[groups]]", more + "[[groups]]", 1)
+    values = dict(schema.values(read.read_bytes(text.encode(), "x.toml")))
+    bare = {path: value.value for path, value in values.items() if value.assumed == schema.WITHOUT_SOURCE}
+    assert bare["settings.connectors[0].divergent"] is False
+    assert bare["settings.retention"] == "dense"
+    assert bare["arithmetic.state.head_dim"] == 16
+    assert bare["arithmetic.unit"] == 16
+    assert len(bare) == 16
+
+
 def test_json_is_read_as_well():
     as_json = json.dumps(tomllib.loads(MINE)).encode()
     assert read.read_bytes(as_json, "x.json") == read.read_bytes(MINE.encode(), "x.toml")
