@@ -412,6 +412,11 @@ LAWS: tuple[Law, ...] = (
         source="vLLM 0.33.0, #57444",
         faults=("M-RET-1", "M-TAIL-4", "M-PUB-40", "M-PUB-41", "M-PUB-46"),
         check_run=_resend_hits,
-        bent_by=(("prompt_tail", "P"), ("partial_key_after_promotion", "drop"), ("eagle_replay_unit", "S")),
+        bent_by=(
+            ("prompt_tail", "P"),
+            ("partial_key_after_promotion", "drop"),
+            ("eagle_replay_unit", "S"),
+            ("checkpoint_tail", "first"),
+        ),
     ),
 )
