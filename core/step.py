@@ -8,7 +8,7 @@ from typing import Any
 from attrs import evolve
 
 from kvproof.core import actions as act
-from kvproof.core import allocation, execute, lookup, outputs, plans, prefixes, requests, retention, worker
+from kvproof.core import allocation, events, execute, lookup, outputs, plans, prefixes, requests, retention, worker
 from kvproof.core import pool as pools
 from kvproof.core.errors import (
     AdmissionAfterPreemption,
@@ -58,7 +58,8 @@ def step(world: World, action: act.Action) -> tuple[World, Record]:
     if handler is None:
         known = ", ".join(known.__name__ for known in act.ACTIONS)
         raise UnknownAction(f"{type(action).__name__} is not an action; actions are {known}")
-    return handler(world, action)
+    done = handler(world, action)
+    return events.announced(*done) if done[0].pool.notes else done
 
 
 def refusal(world: World, action: act.Action) -> Refusal | None:

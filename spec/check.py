@@ -370,7 +370,7 @@ def _as_planted(fault: Fault, scope: Scope) -> Iterator[Config]:
         settings = dict(scope.settings)
         if fault.profile is not None:
             changes: dict[str, Any] = dict([fault.profile])
-            settings["profile"] = evolve(SOUND, **changes)
+            settings["profile"] = evolve(settings.get("profile", SOUND), **changes)
         yield evolve(scope, settings=settings).config()
 
 

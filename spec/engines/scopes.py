@@ -8,7 +8,7 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from kvproof.core import config as configs
-from kvproof.core.config import Config, Group
+from kvproof.core.config import Config, Group, Profile
 from kvproof.spec.engines import amounts
 from kvproof.spec.engines.amounts import Limits
 from kvproof.spec.exits import UserError
@@ -144,6 +144,32 @@ _BASE: tuple[Scope, ...] = (
         bounds={"lookahead": (0, 2)},
     ),
     _scope("fa4-m2-n4", _full(4), _mamba(2), dcp_size=4, interleave=4, max_model_len=40, num_blocks=14),
+    # The key map announces its changes, with hash blocks smaller than every block; a tight pool evicts one of two copies.
+    _scope(
+        "fa4-m4-n2-events",
+        _full(4),
+        _mamba(4),
+        dcp_size=2,
+        hash_block_size=2,
+        max_model_len=32,
+        num_blocks=12,
+        events=True,
+        bounds={"contexts": (0,)},
+        quick=True,
+    ),
+    # What #49125 asks for: the partial key of a block that became full is gone for good.
+    _scope(
+        "fa8-m4-events",
+        _full(8),
+        _mamba(4),
+        hash_block_size=2,
+        max_model_len=32,
+        num_blocks=10,
+        connectors=(True,),
+        events=True,
+        profile=Profile(partial_key_after_promotion="drop"),
+        bounds={"contexts": (0,)},
+    ),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvproof.spec.faults import caching, copies, geometry, pool, profile, recurrent, tables
+from kvproof.spec.faults import caching, copies, events, geometry, pool, profile, recurrent, tables
 from kvproof.spec.faults.base import Fault, FaultError, Patch, configured, planted
 
 __all__ = ["ALL", "Fault", "FaultError", "Patch", "by_id", "configured", "planted"]
@@ -14,6 +14,7 @@ ALL: tuple[Fault, ...] = (
     *caching.FAULTS,
     *pool.FAULTS,
     *recurrent.FAULTS,
+    *events.FAULTS,
     *profile.FAULTS,
 )
 

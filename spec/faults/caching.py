@@ -41,6 +41,7 @@ def _primary_forgotten(pool: Pool, block: int) -> Pool:
         pool.free,
         pool.entries,
         pool.next_seq,
+        pool.notes,
     )
 
 

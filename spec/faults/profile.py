@@ -38,6 +38,14 @@ FAULTS: tuple[Fault, ...] = (
         scopes=("fa4-m2-n4", "fa8-m2-n2"),
     ),
     Fault(
+        "M-EVT-4",
+        "every copy of a key that goes is announced as the key's removal",
+        "#55092",
+        ("EV-4", "EV-5"),
+        profile=("removed_event", "each_copy"),
+        scopes=("fa4-m4-n2-events", "fa8-m4-events"),
+    ),
+    Fault(
         "M-COW-11",
         "an attention block is copied in the step that still has to write it: only recurrent sources are guarded",
         "docs/findings/copy-source.md",

@@ -9,6 +9,7 @@ from kvproof.spec.laws import (
     copies,
     demand,
     equivalences,
+    events,
     handoffs,
     hits,
     liveness,
@@ -32,6 +33,7 @@ FAMILIES: dict[str, str] = {
     "CC": "Content correctness",
     "LV": "Liveness",
     "RQ": "Requests",
+    "EV": "Events",
 }
 """The families in the order of docs/semantics.md, section 5."""
 
@@ -63,6 +65,7 @@ ALL: tuple[Law, ...] = _in_order(
         *outputs.LAWS,
         *liveness.LAWS,
         *requests.LAWS,
+        *events.LAWS,
     )
 )
 """Every law, by family and number."""
