@@ -60,7 +60,7 @@ def allocate(world: World, request: Request, wanted: Wanted, lists: Lists, full_
         request=request.request,
         num_prompt=request.num_prompt,
         junction=request.junction,
-        nodes=prefixes.boundary_nodes(world.prefixes, request.tip, config.hash_block_size),
+        nodes=registrable_nodes(world, request, wanted),
         num_tokens=request.num_tokens,
         computed=request.computed,
     )
@@ -105,6 +105,12 @@ def gate_demand(world: World, work: Work, request: Request, lists: Lists, wanted
     whole = min(request.num_tokens, world.config.max_model_len)
     asked = evolve(wanted, slots=whole, main=whole, whole=True)
     return total_demand(world, work, list(request.groups), lists, asked)
+
+
+def registrable_nodes(world: World, request: Request, wanted: Wanted) -> list[int]:
+    """Return the prefix nodes of the hash boundaries that may be registered: those of the known tokens (2.3, HB-14)."""
+    del wanted
+    return prefixes.boundary_nodes(world.prefixes, request.tip, world.config.hash_block_size)
 
 
 def registrable_tokens(request: Request, wanted: Wanted) -> int:

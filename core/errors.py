@@ -49,7 +49,7 @@ class PhaseError(Refusal):
 
 
 class StepInFlight(Refusal):
-    """A new plan would exceed the number of steps in flight (T0)."""
+    """A new plan would exceed the number of steps in flight: dispatched and not processed (T0)."""
 
     code = "step-in-flight"
 
@@ -100,6 +100,18 @@ class NothingToAllocate(Refusal):
     """New, local and external tokens are all zero (T16), or an argument is negative."""
 
     code = "nothing-to-allocate"
+
+
+class StaleOutput(Refusal):
+    """A late output of the request is still to be delivered: resumed now, it could sample its position again (T37.1)."""
+
+    code = "stale-output"
+
+
+class VictimInFlight(Refusal):
+    """Freeing is deferred and a step of the victim is in flight: its blocks would not be free in this plan (T31)."""
+
+    code = "victim-in-flight"
 
 
 class LookupMissing(Refusal):
@@ -184,6 +196,12 @@ class ExecutionOrder(Refusal):
     """The execute sub-phases of a step run once each, in the order of T0."""
 
     code = "execution-order"
+
+
+class OutputPending(Refusal):
+    """The step computes tokens that the output of an earlier step still has to bring (T36)."""
+
+    code = "output-pending"
 
 
 class OutputMismatch(Refusal):

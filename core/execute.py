@@ -16,6 +16,8 @@ from kvproof.core.pool import NULL_BLOCK
 from kvproof.core.world import Scheduled, Step, Worker, World
 
 PARTS: tuple[str, ...] = ("zero", "copy", "load", "precopy", "forward")
+POSITIONED: tuple[str, ...] = ("precopy", "forward")
+"""The parts that depend on where a chunk really starts, which the output of the step before may still change (7.3.11)."""
 Memory = list[Cells]
 Read = tuple[int, int, int, int, int]
 

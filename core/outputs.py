@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from kvproof.core import allocation, execute, prefixes, requests
+from kvproof.core import allocation, execute, freeing, prefixes, requests
 from kvproof.core.actions import Output
 from kvproof.core.errors import NotScheduled, OutputMismatch
 from kvproof.core.records import Record
@@ -22,7 +22,7 @@ def process(world: World, action: Output, step: Step) -> tuple[World, Record]:
     if action.request not in step.due:
         raise NotScheduled(f"no output of request {action.request} is due", request=action.request)
     entry = requests.share_of(step, action.request)
-    world = without_due(world, step, action.request)
+    world = without_due(freeing.open_step(world, step), action.request)
     request = requests.alive(world, action.request)
     if request is None:
         return world, Record("Output")
@@ -43,8 +43,9 @@ def process(world: World, action: Output, step: Step) -> tuple[World, Record]:
     return world, Record("Output", num_tokens=request.num_tokens, rejected=rejected)
 
 
-def without_due(world: World, step: Step, request: int) -> World:
+def without_due(world: World, request: int) -> World:
     """Return the world in which the output of a request of its oldest step is no longer due; a finished step leaves."""
+    step = world.steps[0]
     due = tuple(other for other in step.due if other != request)
     steps = (evolve(step, due=due), *world.steps[1:]) if due else world.steps[1:]
     return evolve(world, steps=steps)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from kvproof.core import geometry, requests, worker
-from kvproof.core import pool as pools
+from kvproof.core import execute, freeing, geometry, requests, worker
 from kvproof.core.config import Config
 from kvproof.core.errors import TooManyRunning
 from kvproof.core.prefixes import Prefixes
@@ -28,10 +27,10 @@ def drain(world: World) -> tuple[World, Record]:
     plan = world.plan
     copies = tuple(sorted(plan.copies, key=lambda copy: copy[0]))
     handoffs = tuple(sorted(plan.handoffs, key=lambda handoff: handoff[1]))
-    pool = pools.release(world.pool, copy_ends(copies))
-    # Copies and the zero list stay with the plan until dispatch, they just hold no references any more.
+    world = freeing.free_ends(world, copy_ends(copies))
+    # Copies and the zero list stay with the plan until dispatch, they just hold no references of it any more.
     plan = evolve(plan, copies=copies, handoffs=left_over_handoffs(plan), undo=())
-    world = evolve(world, phase=Phase.DRAINED, pool=pool, plan=plan, hit=None)
+    world = evolve(world, phase=Phase.DRAINED, plan=plan, hit=None)
     return world, Record("Drain", copies=copies, handoffs=handoffs, zeroed=zero_list(plan))
 
 
@@ -82,6 +81,7 @@ def dispatch(world: World) -> tuple[World, Record]:
         plan=Plan(cached=plan.cached, handoffs=plan.handoffs),
         steps=(*world.steps, step),
         worker=rows,
+        issued=world.issued + (1 if entries and world.config.defer_block_free else 0),
     )
     amounts = tuple((entry.request, entry.amount) for entry in entries)
     return world, Record(
@@ -140,22 +140,14 @@ def write_rows(world: World, live: dict[int, Request]) -> tuple[Worker, tuple[Sc
     Rows of requests that no longer run become free; an admitted or resumed request gets a row whole, a continuing one
     the entries its row lacks.
     """
-    rows = world.worker
-    fresh = {entry.request for entry in world.plan.scheduled if entry.fresh}
-    for row, owner in enumerate(rows.owners):
-        if owner != NONE and (owner in fresh or owner not in live or live[owner].status is not Status.RUNNING):
-            rows = worker.clear_row(rows, row, NONE)
+    busy = busy_rows(world)
+    rows = vacate(world, live, busy)
     entries = []
     for entry in world.plan.scheduled:
         request = live[entry.request]
         if entry.fresh:
-            row = free_row(rows)
-            rows = worker.clear_row(rows, row, entry.request)
-            columns = tuple(
-                worker.seed_column(world.config, group, entry.start) if group in world.config.recurrent else NONE
-                for group in range(len(world.config.groups))
-            )
-            rows = worker.set_columns(rows, row, columns)
+            row = free_row(rows, busy)
+            rows = seed_row(world.config, rows, row, entry)
         else:
             row = rows.owners.index(entry.request)
         missing = tuple(
@@ -167,8 +159,41 @@ def write_rows(world: World, live: dict[int, Request]) -> tuple[Worker, tuple[Sc
     return rows, tuple(entries)
 
 
-def free_row(rows: Worker) -> int:
-    """Return the lowest free row. Raises TooManyRunning."""
-    if NONE not in rows.owners:
-        raise TooManyRunning(f"all {len(rows.owners)} worker rows are taken: finish or preempt a request first")
-    return rows.owners.index(NONE)
+def busy_rows(world: World) -> frozenset[int]:
+    """Return the rows that a dispatched step will still read: nobody else may write them before (T0, two steps in flight)."""
+    return frozenset(entry.row for step in world.steps if step.part < len(execute.PARTS) for entry in step.scheduled)
+
+
+def vacate(world: World, live: dict[int, Request], busy: frozenset[int]) -> Worker:
+    """Take the rows of requests that no longer run, or are resumed in this plan, from them (3.6, T37.5).
+
+    A row that a step in flight still reads keeps its entries until somebody else gets it.
+    """
+    rows = world.worker
+    fresh = {entry.request for entry in world.plan.scheduled if entry.fresh}
+    for row, owner in enumerate(rows.owners):
+        if owner != NONE and (owner in fresh or owner not in live or live[owner].status is not Status.RUNNING):
+            rows = disown(rows, row) if row in busy else worker.clear_row(rows, row, NONE)
+    return rows
+
+
+def disown(rows: Worker, row: int) -> Worker:
+    """Return the worker with a row that belongs to nobody and keeps its entries."""
+    return evolve(rows, owners=(*rows.owners[:row], NONE, *rows.owners[row + 1 :]))
+
+
+def seed_row(config: Config, rows: Worker, row: int, entry: Scheduled) -> Worker:
+    """Give an empty row to an admitted or resumed request, its running columns at the start of the chunk (T37.5, 3.6)."""
+    columns = tuple(
+        worker.seed_column(config, group, entry.start) if group in config.recurrent else NONE
+        for group in range(len(config.groups))
+    )
+    return worker.set_columns(worker.clear_row(rows, row, entry.request), row, columns)
+
+
+def free_row(rows: Worker, busy: frozenset[int] = frozenset()) -> int:
+    """Return the lowest row that belongs to nobody and that no step in flight reads. Raises TooManyRunning."""
+    for row, owner in enumerate(rows.owners):
+        if owner == NONE and row not in busy:
+            return row
+    raise TooManyRunning(f"all {len(rows.owners)} worker rows are taken: finish or preempt a request first")

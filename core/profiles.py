@@ -24,6 +24,7 @@ class Profile:
     copy_source_guard: Literal["written", "recurrent"] = "written"
     publish_unkeyed: Literal["no", "yes"] = "no"
     attention_limit: Literal["full", "current"] = "full"
+    empty_window: Literal["nothing", "one_block"] = "nothing"
     lagging_groups: Literal["recurrent", "any"] = "recurrent"
     void_drops: Literal["any_lowering", "without_drop"] = "any_lowering"
     prompt_tail: Literal["P-1", "P"] = "P-1"
@@ -44,6 +45,7 @@ VLLM_0_33_0 = Profile(
     clip_stops="clip_unit",
     publish_unkeyed="yes",
     attention_limit="current",
+    empty_window="one_block",
     lagging_groups="any",
     void_drops="without_drop",
 )

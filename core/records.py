@@ -81,6 +81,10 @@ class Record:
     """ResetCache: whether the keys were cleared."""
     num_tokens: int = 0
     """Submit, Output: tokens of the request known afterwards."""
+    deferred: bool = False
+    """Finish: the blocks are held back until the steps in flight are processed."""
+    tails: tuple[tuple[int, int, int], ...] = ()
+    """Finish: (group, block, boundary) of the states that a connector in a producer's role would take over."""
     rejected: int = 0
     """Output: drafts of the chunk that are not among the tokens delivered; unless it is late, ``computed`` falls by them."""
     events: tuple[Event, ...] = ()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from kvproof.core import allocation, prefixes
+from kvproof.core import allocation, freeing, prefixes
 from kvproof.core import pool as pools
 from kvproof.core.actions import Submit
 from kvproof.core.errors import DuplicateRequest, EmptyPrompt, UnknownRequest
 from kvproof.core.pool import Pool
 from kvproof.core.prefixes import Prefixes
 from kvproof.core.records import Record
-from kvproof.core.world import GroupState, Phase, Plan, Request, Scheduled, Status, Step, World
+from kvproof.core.world import NONE, GroupState, Phase, Plan, Request, Scheduled, Status, Step, World
 
 
 def alive(world: World, request: int) -> Request | None:
@@ -53,10 +53,10 @@ def chunk_tip(table: Prefixes, tip: int, entry: Scheduled) -> tuple[Prefixes, in
 
 def submit(world: World, action: Submit) -> tuple[World, Record]:
     """Add a waiting request; nothing is looked up or allocated (T37). Raises DuplicateRequest, EmptyPrompt."""
-    if any(other.request == action.request for other in world.requests) or any(
-        action.request in step.due for step in world.steps
-    ):
-        raise DuplicateRequest(f"request {action.request} is already known: use a new id", request=action.request)
+    if mentioned(world, action.request):
+        raise DuplicateRequest(
+            f"request {action.request} is live, or a step in flight still mentions it: use another id", request=action.request
+        )
     if not 1 <= len(action.tokens) < world.config.max_model_len:
         raise EmptyPrompt(
             f"a prompt has 1 to {world.config.max_model_len - 1} tokens, got {len(action.tokens)}",
@@ -82,37 +82,51 @@ def context_of(action: Submit) -> int:
     return action.context
 
 
-def free_tables(pool: Pool, request: Request) -> Pool:
-    """Free all blocks of a request, group by group, each table tail first (T3, T31, T32)."""
-    for state in request.groups:
-        pool = pools.release(pool, pools.eviction_order(state.table))
-    return pool
-
-
 def forget_handoffs(plan: Plan, request: int) -> Plan:
     """Remove the undrained handoffs of a request (T23, T31.4)."""
     return evolve(plan, handoffs=tuple(handoff for handoff in plan.handoffs if handoff[0] != request))
 
 
-def preempt(world: World, request: Request) -> tuple[World, Record]:
-    """Free a running request and let it wait to be resumed; keys and queued copies stay (T31)."""
+def preempt(world: World, request: Request, drop_stale: bool = False) -> tuple[World, Record]:
+    """Free a running request and let it wait to be resumed; keys and queued copies stay (T31).
+
+    What is in flight becomes stale: it arrives later, to be delivered, or ignored with ``drop_stale``.
+    """
     plan = forget_handoffs(world.plan, request.request)
     if world.phase is Phase.IDLE:
         plan = evolve(plan, preempted_before=(*plan.preempted_before, request.request))
     else:
         plan = evolve(plan, preempted=(*plan.preempted, request.request))
-    pool = free_tables(world.pool, request)
+    pool = freeing.free_request(world, request).pool
     request = evolve(
         request,
         status=Status.PREEMPTED,
         computed=0,
+        placeholders=0,
+        stale=stale_share(request),
+        drop_stale=drops_stale(request, drop_stale),
         groups=(GroupState(),) * len(request.groups),
         num_preemptions=request.num_preemptions + 1,
     )
     return allocation.with_request(world, request, pool, plan), Record("Preempt")
 
 
-def withdraw(world: World, request: Request) -> tuple[World, Record]:
+def stale_share(request: Request) -> int:
+    """Return the tokens whose output a preemption makes late: all in flight, those late already among them (T31.3)."""
+    return request.in_flight
+
+
+def drops_stale(request: Request, wanted: bool) -> bool:
+    """Tell whether late outputs of a request being preempted are ignored: as asked, or as earlier ones still due (T31.3)."""
+    return request.in_flight > 0 and (wanted or (request.stale > 0 and request.drop_stale))
+
+
+def owes_late_output(request: Request) -> bool:
+    """Tell whether a late output is still to be delivered: resumed before, the request could sample it anew (T37.1)."""
+    return request.stale > 0 and not request.drop_stale
+
+
+def withdraw(world: World, request: Request, drop_stale: bool = False) -> tuple[World, Record]:
     """Take a request out of the open plan, roll its keys of this plan back, and preempt it (T39)."""
     plan = world.plan
     pool, cached = world.pool, plan.cached
@@ -125,7 +139,7 @@ def withdraw(world: World, request: Request) -> tuple[World, Record]:
         undo=tuple(entry for entry in plan.undo if entry[0] != request.request),
         cached=cached,
     )
-    world, _ = preempt(evolve(world, pool=pool, plan=plan), request)
+    world, _ = preempt(evolve(world, pool=pool, plan=plan), request, drop_stale)
     return world, Record("Withdraw")
 
 
@@ -139,8 +153,52 @@ def roll_back(pool: Pool, plan: Plan, request: int) -> Pool:
 
 
 def finish(world: World, request: Request) -> tuple[World, Record]:
-    """Free a request in any status and forget it; its step in flight still executes (T32)."""
-    pool = free_tables(world.pool, request)
+    """Free a request in any status and forget it; its steps in flight still execute, their outputs are ignored (T32)."""
+    held = freeing.is_held_back(world, request)
+    world = freeing.free_request(world, request)
     requests = tuple(other for other in world.requests if other.request != request.request)
     plan = forget_handoffs(world.plan, request.request)
-    return evolve(world, pool=pool, requests=requests, plan=plan, hit=None), Record("Finish")
+    tails = producer_tails(request)
+    return evolve(world, requests=requests, plan=plan, hit=None), Record("Finish", deferred=held, tails=tails)
+
+
+def producer_tails(request: Request) -> tuple[tuple[int, int, int], ...]:
+    """Return the (group, block, boundary) that a connector in a producer's role takes over at the end of a request (T32.1).
+
+    The state that a group registered inside its block, if nothing was computed behind it and nothing is in flight.
+    """
+    return tuple(
+        (group, state.tail_block, state.tail_boundary)
+        for group, state in enumerate(request.groups)
+        if state.tail_block != NONE and state.tail_boundary == request.computed and not request.in_flight
+    )
+
+
+def mentioned(world: World, request: int) -> bool:
+    """Tell whether an id stands for a live request or in a step that is not processed yet (T37)."""
+    return alive(world, request) is not None or any(
+        entry.request == request for step in world.steps for entry in step.scheduled
+    )
+
+
+def is_late(world: World, step: Step, request: Request) -> bool:
+    """Tell whether a step in flight computed for a request before its last preemption: the oldest ones did (T31.3)."""
+    passed = 0
+    for other in world.steps:
+        if request.request in other.due:
+            passed += share_of(other, request.request).amount
+        if other is step:
+            break
+    return passed <= request.stale
+
+
+def waits_for_output(world: World, step: Step) -> bool:
+    """Tell whether a step needs tokens that the output of an earlier one still has to bring (T36).
+
+    A chunk whose request is gone or was preempted since waits for nothing: its cells are nobody's.
+    """
+    for entry in step.scheduled:
+        request = alive(world, entry.request)
+        if entry.pending and request is not None and not is_late(world, step, request):
+            return True
+    return False

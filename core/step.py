@@ -8,7 +8,7 @@ from typing import Any
 from attrs import evolve
 
 from kvproof.core import actions as act
-from kvproof.core import allocation, events, execute, lookup, outputs, plans, prefixes, requests, retention, worker
+from kvproof.core import allocation, events, execute, freeing, lookup, outputs, plans, prefixes, requests, retention, worker
 from kvproof.core import pool as pools
 from kvproof.core.errors import (
     AdmissionAfterPreemption,
@@ -26,14 +26,17 @@ from kvproof.core.errors import (
     MisplacedDrafts,
     NothingToAllocate,
     NotScheduled,
+    OutputPending,
     PhaseError,
     Refusal,
     RowInUse,
+    StaleOutput,
     StatusError,
     StepInFlight,
     TooManyDrafts,
     TooManyRunning,
     UnknownAction,
+    VictimInFlight,
 )
 from kvproof.core.records import Record
 from kvproof.core.world import NONE, Phase, Request, Status, Step, World
@@ -88,8 +91,12 @@ def _submit(world: World, action: act.Submit) -> tuple[World, Record]:
 def _begin(world: World, action: act.BeginStep) -> tuple[World, Record]:
     del action
     _need_phase(world, "BeginStep", Phase.IDLE)
-    if world.steps:
-        raise StepInFlight("a dispatched step is not processed yet: execute it and process its output")
+    if len(world.steps) >= world.config.max_steps_in_flight:
+        raise StepInFlight(
+            f"{len(world.steps)} dispatched steps are not processed yet, {world.config.max_steps_in_flight} may be: execute "
+            "the oldest and process its output",
+            steps=len(world.steps),
+        )
     return plans.begin(world)
 
 
@@ -100,6 +107,12 @@ def _lookup(world: World, action: act.Lookup) -> tuple[World, Record]:
     request = requests.find(world, action.request)
     if request.status is Status.RUNNING:
         raise StatusError(f"request {request.request} is running: only waiting ones are looked up (T37)")
+    if requests.owes_late_output(request):
+        raise StaleOutput(
+            f"{request.stale} tokens of request {request.request} were in flight when it was preempted: process the outputs of "
+            "these steps before it is resumed (T37.1)",
+            stale=request.stale,
+        )
     nodes = prefixes.boundary_nodes(world.prefixes, request.tip, world.config.hash_block_size)
     hit = lookup.lookup(world.config, world.pool, request, nodes)
     request = evolve(request, junction=hit.junction)
@@ -279,18 +292,29 @@ def _running(world: World, action: str, request: int, *phases: Phase) -> Request
 
 def _preempt(world: World, action: act.Preempt) -> tuple[World, Record]:
     request = _running(world, "Preempt", action.request, Phase.PLAN_RUNNING, Phase.IDLE)
-    if request.in_flight:
-        raise StatusError(f"the step of request {action.request} is not processed yet: process its output first")
+    if world.phase is Phase.IDLE and request.in_flight:
+        raise StatusError(f"a step of request {action.request} is not processed yet: process its output first (T31)")
     if any(entry.request == action.request for entry in world.plan.scheduled):
         raise AlreadyScheduled(f"request {action.request} has an amount in this plan: withdraw it (T39)")
-    return requests.preempt(world, request)
+    _check_victim(world, request)
+    return requests.preempt(world, request, action.drop_stale)
+
+
+def _check_victim(world: World, request: Request) -> None:
+    if freeing.is_held_back(world, request):
+        raise VictimInFlight(
+            f"{request.in_flight} tokens of request {request.request} are in flight and freeing is deferred: its blocks would "
+            "not be free in this plan; preempt another request, or none (T31)",
+            in_flight=request.in_flight,
+        )
 
 
 def _withdraw(world: World, action: act.Withdraw) -> tuple[World, Record]:
     request = _running(world, "Withdraw", action.request, Phase.PLAN_RUNNING)
     if not any(entry.request == action.request for entry in world.plan.scheduled):
         raise NotScheduled(f"request {action.request} has no amount in this plan: preempt it (T31)")
-    return requests.withdraw(world, request)
+    _check_victim(world, request)
+    return requests.withdraw(world, request, action.drop_stale)
 
 
 def _drain(world: World, action: act.Drain) -> tuple[World, Record]:
@@ -316,6 +340,10 @@ def _execute(world: World, action: act.Execute) -> tuple[World, Record]:
     expected = execute.PARTS[pending[0].part] if pending else "no part"
     if action.part != expected:
         raise ExecutionOrder(f"part {action.part!r} is out of order: {expected} is next (T0)", expected=expected)
+    if action.part in execute.POSITIONED and requests.waits_for_output(world, pending[0]):
+        raise OutputPending(
+            f"part {action.part!r} needs tokens that are still to come: process the outputs of the step before it first (T36)"
+        )
     memory, world, reads = execute.run_part(world, pending[0], action.part)
     done = evolve(pending[0], part=pending[0].part + 1)
     kept = not (done.part == len(execute.PARTS) and not done.due)
@@ -361,7 +389,8 @@ def _evict(world: World, action: act.EvictBlocks) -> tuple[World, Record]:
 
 def _append_rows(world: World, action: act.AppendRows) -> tuple[World, Record]:
     _need_phase(world, "AppendRows", Phase.IDLE)
-    if not 0 <= action.row < world.config.max_running or world.worker.owners[action.row] != NONE:
+    taken = world.worker.owners[action.row : action.row + 1] != (NONE,) or action.row in plans.busy_rows(world)
+    if not 0 <= action.row < world.config.max_running or taken:
         raise RowInUse(f"row {action.row} is not a free row of the worker: only dispatch writes owned rows")
     ids = [block for blocks in action.blocks for block in blocks]
     if len(action.blocks) != len(world.config.groups) or any(not 0 <= block < world.config.num_blocks for block in ids):

@@ -125,7 +125,7 @@ class KeyRecord:
 
 @frozen(slots=True)
 class Plan:
-    """Step-scoped state (3.4); empty between plans, except ``cached`` and ``preempted_before``.
+    """Step-scoped state (3.4); empty between plans, except ``cached``, ``preempted_before`` and the handoffs of outputs.
 
     ``copies`` are (group, source, destination), ``handoffs`` (request, group, block, boundary), ``zero`` (group, block) in
     the order of taking, ``cached`` the keys (node, group, request) that recurrent groups registered, ``undo`` the key
@@ -170,7 +170,8 @@ class DeferredFree:
 class Worker:
     """The worker's side (3.6): which request owns each row, the rows per group, the running column per row and group.
 
-    ``rows[g][row]`` are (kernel) block ids, ``columns[row][g]`` is the column of the running state (NONE where there
+    There is one row per request that may run and per step that may be in flight: a row is used anew only when no step still
+    reads it. ``rows[g][row]`` are (kernel) block ids, ``columns[row][g]`` is the column of the running state (NONE where there
     is none). ``accepted[row]`` counts the tokens kept of the row's last step: the running state lies that many columns,
     less one, behind the running column.
     """
@@ -206,7 +207,8 @@ class World:
 
 def new_world(config: Config) -> World:
     """Return the initial world of a configuration: empty pool, no requests, no plan (section 3)."""
-    rows = ((),) * config.max_running
+    count = config.max_running * config.max_steps_in_flight
+    rows = ((),) * count
     return World(
         config=config,
         phase=Phase.IDLE,
@@ -218,9 +220,9 @@ def new_world(config: Config) -> World:
         plan=Plan(),
         steps=(),
         worker=Worker(
-            owners=(NONE,) * config.max_running,
+            owners=(NONE,) * count,
             rows=(rows,) * len(config.groups),
-            columns=((NONE,) * len(config.groups),) * config.max_running,
-            accepted=(1,) * config.max_running,
+            columns=((NONE,) * len(config.groups),) * count,
+            accepted=(1,) * count,
         ),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvproof.core import actions as act
+from kvproof.core import prefixes
 from kvproof.core.config import Config
 from kvproof.core.records import Record
 from kvproof.core.step import step
@@ -84,3 +85,18 @@ class Driver:
             if owner == group:
                 found.setdefault(self.world.prefixes.depth[node], []).append(block)
         return found
+
+    def counts(self, request: int) -> tuple[int, int, int]:
+        """Computed tokens, known tokens, tokens in flight."""
+        found = self.request(request)
+        return found.computed, found.num_tokens, found.in_flight
+
+    def spelled(self, node: int) -> list[int]:
+        """The tokens of a prefix."""
+        table = self.world.prefixes
+        return [table.token[at] for at in prefixes.path(table, node, 0, table.depth[node])]
+
+    def cells(self, block: int) -> list[int]:
+        """The last token of the prefix that each cell of a block holds; what is unwritten or garbage as it is."""
+        nodes = self.world.contents[block][1:]
+        return [self.world.prefixes.token[node] if node >= 0 else node for node in nodes]

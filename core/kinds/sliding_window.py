@@ -59,8 +59,21 @@ def find_hit(
     ``nodes[i]`` is the node of boundary (i+1)H, ``limit`` the largest match in tokens. Returns the hit in tokens and one
     list per member: nulls, then the blocks of the window.
     """
-    spec = config.groups[members[0]]
-    return windowed.find_hit(config, pool, nodes, members, limit, int(drop), lambda n: skipped_tokens(spec, n))
+    ahead = int(drop)
+    return windowed.find_hit(config, pool, nodes, members, limit, ahead, lambda n: unread_tokens(config, members[0], n, ahead))
+
+
+def unread_tokens(config: Config, group: int, computed: int, ahead: int) -> int:
+    """Return how many leading tokens a hit at ``computed`` needs no blocks for, ``ahead`` blocks matching behind it (T11).
+
+    A window of one token reads nothing before the next one: no block is needed, or, under ``empty_window = one_block``, one
+    that the mask never keeps.
+    """
+    spec = config.groups[group]
+    skipped = skipped_tokens(spec, computed)
+    if config.profile.empty_window == "one_block":
+        return min(skipped, computed + ahead * config.sizes[group] - 1)
+    return skipped
 
 
 def null_skipped(work: Work, group: int, state: GroupState, processed: int) -> GroupState:

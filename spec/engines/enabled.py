@@ -123,7 +123,8 @@ def room(world: World, group: int, row: int) -> int:
 def block_ids(world: World, count: int) -> tuple[int, ...]:
     """Return ``count`` block ids in turn, the null block left out where there are others."""
     last = world.config.num_blocks - 1
-    return tuple(1 + at % last if last else 0 for at in range(count))
+    turn = tuple(range(1, last + 1)) or (0,)
+    return (turn * (count // len(turn) + 1))[:count]
 
 
 def appends(world: World, row: int) -> list[Action]:

@@ -8,7 +8,7 @@ import pytest
 from attrs import evolve
 
 from kvproof.core import actions as act
-from kvproof.core import errors, outputs, prefixes
+from kvproof.core import errors, outputs
 from kvproof.core.config import Config, Group, configure
 from kvproof.core.contents import UNWRITTEN
 from kvproof.core.step import refusal
@@ -39,38 +39,20 @@ def draft(driver: Driver, *drafts: int, request: int = 0) -> act.Allocate:
     return act.Allocate(request, 1 + len(drafts), drafts=drafts)
 
 
-def counts(driver: Driver, request: int = 0) -> tuple[int, int, int]:
-    """Computed tokens, known tokens, tokens in flight."""
-    found = driver.request(request)
-    return found.computed, found.num_tokens, found.in_flight
-
-
-def spelled(driver: Driver, node: int) -> list[int]:
-    """The tokens of a prefix."""
-    table = driver.world.prefixes
-    return [table.token[at] for at in prefixes.path(table, node, 0, table.depth[node])]
-
-
-def cells(driver: Driver, block: int) -> list[int]:
-    """The token that each cell of an attention block on one rank holds, by its last token; UNWRITTEN as it is."""
-    content = driver.world.contents[block]
-    return [driver.world.prefixes.token[node] if node >= 0 else node for node in content[1:]]
-
-
 def test_the_worked_example_of_output_processing() -> None:
     """T36, G15: P=20, B=16: computed 16, 20, then 24 with 3 drafts, of which 1 is accepted: 22 computed, 23 tokens."""
     driver = Driver(speculative())
     driver.submit(0, 20)
     driver.chunk(0, 16)
-    assert counts(driver) == (16, 20, 0)
+    assert driver.counts(0) == (16, 20, 0)
     driver.chunk(0, 4)
-    assert counts(driver) == (20, 21, 0)
+    assert driver.counts(0) == (20, 21, 0)
     driver.do(act.BeginStep(), draft(driver, 5, 6, 7), *macros.CLOSE)
-    assert counts(driver) == (24, 21, 4)
+    assert driver.counts(0) == (24, 21, 4)
     driver.do(*macros.EXECUTE)
     assert driver.do(act.Output(0, (5, 8))).rejected == 2
-    assert counts(driver) == (22, 23, 0)
-    assert spelled(driver, driver.request(0).tip)[20:] == [9, 5, 8]
+    assert driver.counts(0) == (22, 23, 0)
+    assert driver.spelled(driver.request(0).tip)[20:] == [9, 5, 8]
 
 
 @pytest.mark.parametrize(
@@ -82,9 +64,9 @@ def test_every_number_of_accepted_drafts(tokens: tuple[int, ...], computed: int,
     driver = decoding()
     driver.do(act.BeginStep(), draft(driver, 5, 6, 7))
     driver.close((0, tokens))
-    assert counts(driver) == (computed, known, 0)
+    assert driver.counts(0) == (computed, known, 0)
     assert driver.world.worker.accepted[0] == len(tokens)
-    assert spelled(driver, driver.request(0).tip)[20:] == [7, *tokens]
+    assert driver.spelled(driver.request(0).tip)[20:] == [7, *tokens]
 
 
 def test_the_next_step_overwrites_rejected_drafts() -> None:
@@ -93,26 +75,26 @@ def test_the_next_step_overwrites_rejected_drafts() -> None:
     (block,) = driver.tables(0)[0]
     driver.do(act.BeginStep(), draft(driver, 5, 6, 8))
     driver.close((0, (5, 2)))
-    assert cells(driver, block)[:9] == [1, 2, 3, 4, 7, 5, 6, 8, UNWRITTEN]
+    assert driver.cells(block)[:9] == [1, 2, 3, 4, 7, 5, 6, 8, UNWRITTEN]
     driver.do(act.BeginStep(), act.Allocate(0, 1))
     driver.close((0, 3))
-    assert cells(driver, block)[:9] == [1, 2, 3, 4, 7, 5, 2, 8, UNWRITTEN]
-    assert counts(driver) == (7, 8, 0)
+    assert driver.cells(block)[:9] == [1, 2, 3, 4, 7, 5, 2, 8, UNWRITTEN]
+    assert driver.counts(0) == (7, 8, 0)
 
 
 def test_planning_never_registers_drafts() -> None:
     """T16.7, HB-14: 15 tokens and 3 drafts, H=16: the key at 16 comes with the output that accepts the first draft."""
     driver = decoding(tokens=14)
-    assert counts(driver) == (14, 15, 0)
+    assert driver.counts(0) == (14, 15, 0)
     driver.do(act.BeginStep(), draft(driver, 5, 6, 8), *macros.CLOSE, *macros.EXECUTE)
     assert driver.keys(0) == {}
     assert driver.request(0).groups[0].num_cached == -1
     driver.do(act.Output(0, (5, 2)))
-    assert counts(driver) == (16, 17, 0)
+    assert driver.counts(0) == (16, 17, 0)
     (block,) = driver.tables(0)[0][:1]
     assert driver.keys(0) == {16: [block]}
     assert driver.request(0).groups[0].num_cached == 1
-    assert spelled(driver, driver.world.pool.key_node[block])[-2:] == [7, 5]
+    assert driver.spelled(driver.world.pool.key_node[block])[-2:] == [7, 5]
 
 
 @pytest.mark.parametrize("drafts", [0, 1])
@@ -152,13 +134,13 @@ def test_drafts_with_the_last_chunk_of_a_prompt_and_with_an_admission() -> None:
     driver.chunk(0, 16)
     driver.do(act.BeginStep(), act.Allocate(0, 6, drafts=(5, 6)))
     driver.close((0, (5, 6, 4)))
-    assert counts(driver) == (22, 23, 0)
+    assert driver.counts(0) == (22, 23, 0)
     driver.submit(1, 17)
     driver.do(act.BeginStep())
     assert driver.do(act.Lookup(1)).local == 16
     driver.do(act.Allocate(1, 3, 16, drafts=(8, 8)))
     driver.close((1, 4))
-    assert counts(driver, 1) == (17, 18, 0)
+    assert driver.counts(1) == (17, 18, 0)
 
 
 def test_a_refused_allocation_leaves_no_draft_behind() -> None:
@@ -174,19 +156,19 @@ def test_a_refused_allocation_leaves_no_draft_behind() -> None:
 def test_at_the_model_length_fewer_tokens_are_delivered() -> None:
     """T36.6: L=24, 22 tokens known: of 2 accepted drafts and 1 more token only 2 are taken; computed stays below by one."""
     driver = decoding(tokens=21, max_model_len=24)
-    assert counts(driver) == (21, 22, 0)
+    assert driver.counts(0) == (21, 22, 0)
     driver.do(act.BeginStep())
     assert isinstance(refusal(driver.world, draft(driver, 5, 6, 7)), errors.BeyondModelLength)
     driver.do(draft(driver, 5, 6), *macros.CLOSE, *macros.EXECUTE)
-    assert counts(driver) == (24, 22, 3)
+    assert driver.counts(0) == (24, 22, 3)
     assert isinstance(refusal(driver.world, act.Output(0, (5, 6, 1))), errors.OutputMismatch)
     assert driver.do(act.Output(0, (5, 6))).rejected == 1
-    assert counts(driver) == (23, 24, 0)
+    assert driver.counts(0) == (23, 24, 0)
     # The last token can still be computed, but nothing is sampled behind it.
     driver.do(act.BeginStep(), act.Allocate(0, 1), *macros.CLOSE, *macros.EXECUTE)
     assert isinstance(refusal(driver.world, act.Output(0, (1,))), errors.OutputMismatch)
     driver.do(act.Output(0))
-    assert counts(driver) == (24, 24, 0)
+    assert driver.counts(0) == (24, 24, 0)
     driver.do(act.BeginStep())
     assert isinstance(refusal(driver.world, act.Allocate(0, 1)), errors.BeyondKnownTokens)
 

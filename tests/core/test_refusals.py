@@ -95,6 +95,41 @@ def longest() -> Driver:
     return driver
 
 
+def ahead(**settings: Any) -> Driver:
+    """Two steps in flight: request 0 with its prompt of 14 in the first and a token to come in the second, both dispatched."""
+    groups = (Group("full_attention", 4),)
+    defaults: dict[str, Any] = {"num_blocks": 16, "max_model_len": 64, "max_steps_in_flight": 2, "async_outputs": True}
+    driver = Driver(configure(groups, **(defaults | settings)))
+    driver.submit(0, 14)
+    driver.do(act.BeginStep(), *macros.admit(0, 14), *macros.CLOSE)
+    driver.do(act.BeginStep(), act.Allocate(0, 1), *macros.CLOSE, *macros.EXECUTE)
+    return driver
+
+
+def pending() -> Driver:
+    """The second step came to the part that needs the token."""
+    driver = ahead()
+    driver.do(*macros.EXECUTE[:3])
+    return driver
+
+
+def held(withdrawn: bool = False) -> Driver:
+    """Freeing is deferred, request 0 has a step in flight, and a plan is open; with an amount in it if asked."""
+    driver = ahead(defer_block_free=True)
+    driver.do(act.Output(0, (9,)), act.BeginStep())
+    if withdrawn:
+        driver.do(act.Allocate(0, 1))
+    return driver
+
+
+def late() -> Driver:
+    """Request 0 was preempted with a step in flight whose output is to be delivered, and the next plan is open."""
+    driver = ahead()
+    driver.do(act.Output(0, (9,)), act.BeginStep(), act.Preempt(0), *macros.CLOSE, *macros.EXECUTE, *macros.EXECUTE)
+    driver.do(act.BeginStep())
+    return driver
+
+
 def hit() -> Driver:
     """Request 1 shares 12 tokens of the finished request 0 and was just looked up: hit 12, S = 8."""
     driver = running()
@@ -171,6 +206,14 @@ CASES: list[tuple[Callable[[], Driver], act.Action, type[errors.Refusal]]] = [
     (decoding, act.Allocate(0, 1, drafts=(1,)), errors.MisplacedDrafts),
     (decoding, act.Allocate(0, 2, drafts=(-1,)), errors.NothingToAllocate),
     (longest, act.Allocate(0, 3, drafts=(1, 2)), errors.BeyondModelLength),
+    (ahead, act.BeginStep(), errors.StepInFlight),
+    (ahead, act.Output(0), errors.OutputMismatch),
+    (ahead, act.AppendRows(0, ((1,),)), errors.RowInUse),
+    (pending, act.Execute("precopy"), errors.OutputPending),
+    (held, act.Preempt(0), errors.VictimInFlight),
+    (lambda: held(withdrawn=True), act.Withdraw(0), errors.VictimInFlight),
+    (late, act.Lookup(0), errors.StaleOutput),
+    (late, act.Output(0, (9,)), errors.PhaseError),
     (diverged, act.Allocate(1, 4, 8), errors.DivergedHit),
     (looked_up, act.Allocate(0, 13), errors.ChunkNotClipped),
     (lambda: looked_up(max_chunk=8), act.Allocate(0, 12), errors.ChunkNotClipped),
