@@ -330,11 +330,6 @@ def replace_partial(pool: Pool, node: int, group: int, block: int, tokens: int) 
     return enter(clear_for_promotion(pool, block), PARTIAL, node, group, block, tokens)
 
 
-def replace_partial(pool: Pool, node: int, group: int, block: int, tokens: int) -> Pool:
-    """Register a boundary for a block whose contents were overwritten: every key it had goes first (T8 replace mode)."""
-    return insert(remove_all(pool, block), node, group, block, tokens)
-
-
 def restore_keys(pool: Pool, block: int, primary: tuple[int, int, int], entries: Sequence[tuple[int, int, int, int]]) -> Pool:
     """Give a block back the key records it had: (node, group, tokens) of its primary and its entries (T39).
 
