@@ -176,17 +176,25 @@ def joint_hit(config: Config, pool: Pool, prefixes: Prefixes, request: Request) 
     """
     if not config.caching or request.skip_reading:
         return 0
-    counted = facts(config)
+    return _greatest(config, pool, prefixes, request, facts(config).classes)
+
+
+def class_hit(config: Config, pool: Pool, prefixes: Prefixes, request: Request, members: tuple[int, ...]) -> int:
+    """Return the greatest boundary at which one class of groups can resume, the others left out (CA-6)."""
+    return _greatest(config, pool, prefixes, request, (members,))
+
+
+def _greatest(config: Config, pool: Pool, prefixes: Prefixes, request: Request, classes: tuple[tuple[int, ...], ...]) -> int:
     nodes = ground.lineage(prefixes, request.tip)
     hashed = naive.floor_multiple(request.num_tokens, config.hash_block_size)
     known = keys(pool).keys()
     visible: dict[tuple[int, ...], list[int]] = {}
-    for members in counted.classes:
-        beyond = margin(config, members) if len(counted.classes) > 1 else 0
+    for members in classes:
+        beyond = margin(config, members) if len(facts(config).classes) > 1 else 0
         last = max(request.num_tokens - 1, min(request.num_tokens - 1 + beyond, hashed))
         visible[members] = nodes[: last + 1]
     for n in reversed(range(0, request.num_tokens, alignment(config))):
-        if n == 0 or all(class_resumes(config, members, known, visible[members], n) for members in counted.classes):
+        if n == 0 or all(class_resumes(config, members, known, visible[members], n) for members in classes):
             return n
     return 0
 

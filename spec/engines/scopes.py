@@ -124,6 +124,8 @@ _BASE: tuple[Scope, ...] = (
     _scope("fa4-m8-n2-roomy", _full(4), _mamba(8), dcp_size=2, max_model_len=32, num_blocks=40, max_running=4, quick=True),
     # The attention class with the smaller span stands first.
     _scope("fa4r-fa4-m4-n2", _full(4, False), _full(4), _mamba(4), dcp_size=2, max_model_len=24, num_blocks=16),
+    # A model length of many row alignments: where a row is divided by the DCP size shows.
+    _scope("fa4-m4-n2-long", _full(4), _mamba(4), dcp_size=2, max_model_len=512, num_blocks=12, bounds={"max_prompt": 31}),
     # More requests than worker rows.
     _scope("fa4-m4-rows", _full(4), _mamba(4), max_model_len=24, num_blocks=14, max_running=2, bounds={"max_live": 3}),
     # Hash blocks of one token, two attention sizes under a closed gate, and no caching at all.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvproof.spec.faults import caching, copies, events, geometry, pool, profile, recurrent, tables
+from kvproof.spec.faults import caching, copies, events, geometry, pool, profile, public, recurrent, tables
 from kvproof.spec.faults.base import Fault, FaultError, Patch, configured, planted
 
 __all__ = ["ALL", "Fault", "FaultError", "Patch", "by_id", "configured", "planted"]
@@ -16,6 +16,7 @@ ALL: tuple[Fault, ...] = (
     *recurrent.FAULTS,
     *events.FAULTS,
     *profile.FAULTS,
+    *public.FAULTS,
 )
 
 

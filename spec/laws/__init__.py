@@ -30,6 +30,7 @@ FAMILIES: dict[str, str] = {
     "COW": "Copy-on-write",
     "HO": "Handoffs",
     "PC": "Pool conservation",
+    "CA": "Capability and divergence",
     "CC": "Content correctness",
     "LV": "Liveness",
     "RQ": "Requests",
