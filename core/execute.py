@@ -100,20 +100,22 @@ def _write_column(world: World, memory: Memory, group: int, row: int, column: in
 def _move_running_states(world: World, memory: Memory, entry: Scheduled) -> World:
     """Copy each running state into the step's column where the column changes; one kept token then (T0 e, 3.6).
 
-    Tables whose columns never change their meaning are read where the state stands: nothing moves in them.
+    A row counts its kept tokens once for all groups: if the column of one group changes, every running state moves to the
+    front of its slots. Tables whose columns never change their meaning are read where the state stands.
     """
     config = world.config
-    columns = list(world.worker.columns[entry.row])
-    moved = False
-    for group in config.recurrent:
-        column = worker.column_of(entry.start + entry.amount, config.groups[group].block_size)
-        if group in config.snapshots and entry.start > 0 and columns[group] != column:
-            running = worker.state_column(world.worker, group, entry.row)
-            copy_state(world, memory, group, entry.row, running, column)
-            moved = True
-        columns[group] = column
-    rows = worker.set_columns(world.worker, entry.row, tuple(columns))
-    return with_worker(world, worker.set_accepted(rows, entry.row, 1) if moved else rows)
+    old = world.worker.columns[entry.row]
+    new = tuple(
+        worker.column_of(entry.start + entry.amount, config.groups[group].block_size) if group in config.recurrent else column
+        for group, column in enumerate(old)
+    )
+    if entry.start == 0 or all(old[group] == new[group] for group in config.snapshots):
+        return with_worker(world, worker.set_columns(world.worker, entry.row, new))
+    for group in config.snapshots:
+        running = worker.state_column(world.worker, group, entry.row)
+        if running != new[group]:
+            copy_state(world, memory, group, entry.row, running, new[group])
+    return with_worker(world, worker.set_accepted(worker.set_columns(world.worker, entry.row, new), entry.row, 1))
 
 
 def copy_state(world: World, memory: Memory, group: int, row: int, source: int, destination: int) -> None:

@@ -133,8 +133,8 @@ LAWS: tuple[Law, ...] = (
     Law(
         "CC-1",
         "S",
-        "Every attention read of a request finds, at each position of its window or chunk, the request's own prefix through it, "
-        "drafts included.",
+        "Every attention read of a request finds, at each position of its window or chunk, the request's own prefix through "
+        "it, drafts included.",
         "#50493, #54736, vLLM 0.33.0",
         ("M-COW-2", "M-TBL-2", "M-KEY-2", "M-WIN-1"),
         on=(Execute,),

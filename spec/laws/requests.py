@@ -111,9 +111,7 @@ def _drafts_are_settled(moment: Moment) -> Findings:
         return None
     _, entry = share
     tokens = moment.action.tokens
-    if entry.drafts and not tokens:
-        return None
-    rejected = len(entry.drafts) - (len(tokens) - 1) if entry.drafts else 0
+    rejected = len(entry.drafts) - max(len(tokens) - 1, 0)
     found = []
     if new.computed != old.computed - rejected:
         found.append(

@@ -60,13 +60,22 @@ def _live_states(request: Request, group: int) -> int:
     return sum(1 for block in request.groups[group].table if block != ground.NULL)
 
 
-def _most_states(world: World, request: int, group: int) -> int:
+def _most_states(moment: Moment, old: Request, new: Request, group: int) -> int:
     """Return the states a request may hold after an allocation: the one that is read, one per chunk that is in flight or
     planned, with its internal checkpoint if the backend exports them, and the speculative blocks (T21).
+
+    Where blocks are smaller than a chunk of drafts, rejected drafts leave the running columns of earlier steps behind the
+    confirmed tokens; the next nulling passes give them back.
     """
-    chunks = 1 + sum(1 for _ in ground.shares(world, request))
-    exported = 0 if world.config.checkpoint_alignment is None else 1
-    return 1 + chunks * (1 + exported) + world.config.groups[group].speculative_blocks
+    config, spec = moment.before.config, moment.before.config.groups[group]
+    entry = moment.after.plan.scheduled[-1]
+    chunks = 1 + sum(1 for _ in ground.shares(moment.before, new.request))
+    exported = 0 if config.checkpoint_alignment is None else 1
+    confirmed = max(entry.start - old.in_flight, 0)
+    reached = ground.columns(confirmed + spec.speculative_blocks, spec.block_size)
+    running = ground.column_of_state(entry.start + entry.amount, spec.block_size)
+    behind = range(ground.columns(confirmed, spec.block_size), min(reached, running))
+    return 1 + chunks * (1 + exported) + spec.speculative_blocks + len(behind)
 
 
 def _few_states(moment: Moment) -> Findings:
@@ -81,7 +90,7 @@ def _few_states(moment: Moment) -> Findings:
         for group in groups:
             states = _live_states(new, group)
             may = new.request == allocated and succeeded
-            limit = _most_states(moment.before, new.request, group) if may else _live_states(old, group)
+            limit = _most_states(moment, old, new, group) if may else _live_states(old, group)
             judged = judged or limit > 0
             if states > limit:
                 found.append(

@@ -324,8 +324,8 @@ LAWS: tuple[Law, ...] = (
     Law(
         "TB-2",
         "S",
-        "A positionally stable table only grows and its entries only become null, except that the one copy-on-write index of an "
-        "admission gets the copy.",
+        "A positionally stable table only grows and its entries only become null, except that the one copy-on-write index of "
+        "an admission gets the copy.",
         "vLLM 0.33.0",
         ("M-COW-3",),
         on=TABLES_CHANGE,

@@ -22,7 +22,8 @@ FA, SWA, CHUNK, STABLE, SCRATCH = "full_attention", "sliding_window", "chunked_l
 
 def driver_of(*groups: Group, **settings: Any) -> Driver:
     """A driver for these groups with a pool of 40 blocks."""
-    return Driver(configure(groups, **({"num_blocks": 40} | settings)))
+    given: dict[str, Any] = {"num_blocks": 40} | settings
+    return Driver(configure(groups, **given))
 
 
 def running(driver: Driver, request: int, tokens: int | tuple[int, ...], *chunks: int) -> Driver:
@@ -360,6 +361,8 @@ RUNS: tuple[tuple[tuple[Group, ...], dict[str, Any]], ...] = (
     ((Group(FA, 4), Group("mamba_align", 4), Group(SWA, 2, window=4)), {"hash_block_size": 2, "use_eagle": True}),
     ((Group(FA, 2), Group(FA, 2, draft=True), Group(SWA, 1, window=4)), {"use_eagle": True, "retention": 0}),
     ((Group(FA, 2), Group(SWA, 2, window=4), Group(SWA, 1, window=1)), {"retention": 4}),
+    ((Group(FA, 4), Group(SWA, 4, window=5), Group(CHUNK, 4, window=4)), {"num_draft_tokens": 3}),
+    ((Group(FA, 4), Group("mamba_align", 4, speculative_blocks=2), Group(SWA, 2, window=4)), {"num_draft_tokens": 2}),
 )
 
 
@@ -381,7 +384,7 @@ def states_and_cells_are_right(driver: Driver) -> bool:
             if group in config.positional:
                 for position in range(first, request.computed):
                     assert cells(group, state.table[position // size], position) == {path[position]}
-            elif group in config.recurrent:
+            elif group in config.recurrent and not config.num_draft_tokens:
                 content = world.contents[state.table[(request.computed - 1) // size]]
                 assert set(content[1:]) == {path[request.computed - 1]}
     for node, group, _, block in world.pool.entries:
@@ -415,25 +418,39 @@ class Run:
 
     def __init__(self, config: Config, seed: int) -> None:
         self.driver, self.rng = Driver(config), random.Random(seed)
-        self.next = self.hits = self.nulled = self.refused = 0
+        self.next = self.hits = self.nulled = self.refused = self.rejected = 0
+        self.drafts: dict[int, tuple[int, ...]] = {}
 
-    def allocate(self, request: int, **adopted: int) -> Record | None:
+    def allocate(self, request: int, local: int = 0, external: int = 0) -> Record | None:
         """Allocate a random chunk; None if there is nothing left to compute or T22 skips the request."""
         found, rng, config = self.driver.request(request), self.rng, self.driver.world.config
-        start = found.computed + sum(adopted.values())
+        start = found.computed + local + external
         amount = rng.randint(1, max(found.num_tokens - start, 1))
         if config.snapshots:
             amount = step.clip(self.driver.world, found, start, amount)
         if not amount or start >= found.num_tokens:
             return None
+        drafts: tuple[int, ...] = ()
+        if start >= max(found.num_prompt, found.num_tokens - 1):
+            room = min(config.num_draft_tokens, config.max_model_len - found.num_tokens)
+            drafts = tuple(rng.randint(1, 2) for _ in range(rng.randint(0, room)))
+        amount += len(drafts)
         lookahead = rng.choice([0, 0, 1, 3])
-        record = self.driver.do(act.Allocate(request, amount, **adopted, lookahead=lookahead))
+        record = self.driver.do(act.Allocate(request, amount, local, external, lookahead, drafts))
         if record.admitted:
             assert len(self.driver.world.pool.free) == record.free_before - record.demand
             tables_are_right(config, found, self.driver.request(request), start + amount + lookahead)
             self.nulled += any(0 in state.table for state in self.driver.request(request).groups)
+            self.drafts[request] = drafts
         self.refused += not record.admitted
         return record
+
+    def sampled(self, request: int) -> tuple[int, ...]:
+        """Return some accepted drafts and a sampled token."""
+        drafts = self.drafts.get(request, ())
+        accepted = self.rng.randint(0, len(drafts))
+        self.rejected += len(drafts) - accepted
+        return (*drafts[:accepted], self.rng.randint(1, 2))
 
     def plan(self) -> None:
         """One step: running requests first, then waiting ones if nobody was preempted; then all of it runs."""
@@ -453,14 +470,14 @@ class Run:
             if rng.random() < 0.2 and hit.local % driver.world.config.scheduler_block_size == 0:
                 external = rng.randint(0, 3) * driver.world.config.alignment
             if hit.local + external < driver.request(request).num_tokens:
-                self.allocate(request, local=hit.local, external=external)
-        driver.close(*((found.request, rng.randint(1, 2)) for found in driver.world.requests))
+                self.allocate(request, hit.local, external)
+        driver.close(*((found.request, self.sampled(found.request)) for found in driver.world.requests))
 
     def between(self) -> None:
         """Submit and finish requests."""
         driver, rng = self.driver, self.rng
         if len(driver.world.requests) < 3:
-            driver.submit(self.next, tuple(rng.choice([1, 1, 1, 2]) for _ in range(rng.randint(1, 18))))
+            driver.submit(self.next, tuple(rng.choice((1,) * 9 + (2,)) for _ in range(rng.randint(1, 18))))
             self.next += 1
         for found in driver.world.requests:
             if rng.random() < 0.2 or found.num_tokens > 24:
@@ -482,6 +499,7 @@ def test_every_kind_keeps_its_promises(groups: tuple[Group, ...], settings: dict
         run.plan()
         assert states_and_cells_are_right(run.driver)
     assert min(run.hits, run.nulled) > 0
+    assert (run.rejected > 0) == (config.num_draft_tokens > 0)
     for found in run.driver.world.requests:
         run.driver.do(act.Finish(found.request))
     assert len(run.driver.world.pool.free) == config.num_blocks - 1
