@@ -19,7 +19,10 @@ States = list[GroupState]
 
 @frozen(slots=True)
 class Wanted:
-    """The numbers of one allocation, in tokens (T16): see ``kinds.base.Admission``; and the drafts that end it (T36)."""
+    """The numbers of one allocation, in tokens (T16): see ``kinds.base.Admission``; and the drafts that end it (T36).
+
+    ``unsettled`` counts the drafts of the step in flight, which the plan takes for accepted.
+    """
 
     first: bool
     local: int
@@ -28,6 +31,12 @@ class Wanted:
     main: int
     whole: bool = False
     drafts: tuple[int, ...] = ()
+    unsettled: int = 0
+
+    @property
+    def settled(self) -> int:
+        """What is left of ``main`` if every draft in flight is rejected (7.3.11)."""
+        return self.main - self.unsettled
 
 
 def wanted_tokens(
@@ -43,7 +52,13 @@ def wanted_tokens(
         slots=min(total + new + lookahead, config.max_model_len),
         main=min(total + new, config.max_model_len),
         drafts=drafts,
+        unsettled=unsettled_drafts(request),
     )
+
+
+def unsettled_drafts(request: Request) -> int:
+    """Return the drafts among a request's placeholders: all of them but the one of the token sampled behind (T36)."""
+    return max(request.placeholders - 1, 0)
 
 
 def allocate(world: World, request: Request, wanted: Wanted, lists: Lists, full_sequence: bool = False) -> tuple[World, Record]:
@@ -221,22 +236,14 @@ def owe_private_copy(state: GroupState, index: int, block: int) -> GroupState:
 
 
 def take_external(work: Work, group: int, state: GroupState, wanted: Wanted) -> tuple[GroupState, tuple[int, ...]]:
-    """Take blocks for the external tokens that a group will read (T18 phase 2)."""
-    if read_external(work, group, wanted) <= 0:
+    """Take blocks for the external tokens that a group will read (T18 phase 2). A scratch group stands for no tokens."""
+    if wanted.external <= 0 or not work.config.groups[group].prefix_cacheable:
         return state, ()
+    # Where e' of T18 is 0, a chunk of local attention ends here, and the nulls reach as far.
     total = wanted.local + wanted.external
-    missing = max(geometry.ceil_div(total, work.config.sizes[group]) - len(state.table), 0)
+    missing = geometry.ceil_div(total, work.config.sizes[group]) - len(state.table)
     blocks = works.take(work, group, missing)
     return evolve(state, table=state.table + blocks), blocks
-
-
-def read_external(work: Work, group: int, wanted: Wanted) -> int:
-    """Return e' of T18: how many of the external tokens a group keeps. A scratch group stands for no tokens."""
-    spec = work.config.groups[group]
-    if not spec.prefix_cacheable:
-        return 0
-    total = wanted.local + wanted.external
-    return min(total - kinds.of(spec.kind).skipped_tokens(spec, total), wanted.external)
 
 
 def register(work: Work, states: States, tokens: int) -> None:

@@ -20,8 +20,11 @@ def free_request(world: World, request: Request) -> World:
 
 
 def is_held_back(world: World, request: Request) -> bool:
-    """Tell whether freeing a request now has to wait: freeing is deferred and a step of it is in flight (T3)."""
-    return world.config.defer_block_free and request.in_flight > 0
+    """Tell whether freeing a request now has to wait: freeing is deferred and a step of it is in flight (T3).
+
+    Once outputs of a step are processed it has run, and its fence is reached: nothing waits for it any more.
+    """
+    return world.config.defer_block_free and any(request.request in step.due and not step.opened for step in world.steps)
 
 
 def release_tables(pool: Pool, tables: Tables) -> Pool:

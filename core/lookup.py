@@ -65,7 +65,7 @@ def lookup_common(config: Config, pool: Pool, nodes: list[int], limit: int) -> t
             drop = owes_drop(config, members, index in verified)
             asked = asked_limit(config, members, limit, current)
             if index not in verified:
-                asked = with_margin(config, members, asked, len(nodes) * config.hash_block_size)
+                asked = with_margin(config, members, asked)
             hit, lists = kind.find_hit(config, pool, nodes, members, asked, drop)
             found[index] = (hit, lists)
             longest = max(longest, hit)
@@ -94,17 +94,16 @@ def owes_drop(config: Config, members: tuple[int, ...], verified: bool) -> bool:
     return config.eagle[members[0]] and not verified
 
 
-def with_margin(config: Config, members: tuple[int, ...], asked: int, hashed: int) -> int:
-    """Return the limit of a query that owes a drop: one margin further, within the ``hashed`` tokens (2.8, T11, T35).
+def with_margin(config: Config, members: tuple[int, ...], asked: int) -> int:
+    """Return the limit of a query that owes a drop: one margin further (2.8, T11, T35).
 
-    A class that drops must match behind the candidate; recurrent classes never drop. A model with a single group is asked
-    up to the limit itself.
+    A class that drops must match behind the candidate, as far as there are hashes; recurrent classes never drop. A model
+    with a single group is asked up to the limit itself.
     """
     recurrent = kinds.of(config.groups[members[0]].kind).CAPABILITIES.recurrent
     if not config.eagle[members[0]] or recurrent or len(config.groups) == 1:
         return asked
-    margin = geometry.eagle_margin(config.sizes[members[0]], config.hash_block_size, config.fine_grained)
-    return min(asked + margin, hashed)
+    return asked + geometry.eagle_margin(config.sizes[members[0]], config.hash_block_size, config.fine_grained)
 
 
 def still_verified(config: Config, verified: frozenset[int], drop: bool) -> frozenset[int]:
@@ -149,7 +148,7 @@ def lookup_per_group(config: Config, pool: Pool, nodes: list[int], limit: int) -
     if config.recurrent and closed and len(config.groups) > 1:
         for index, members in enumerate(config.classes):
             kind = kinds.of(config.groups[members[0]].kind)
-            asked = with_margin(config, members, limit, len(nodes) * config.hash_block_size)
+            asked = with_margin(config, members, limit)
             found[index] = kind.find_hit(config, pool, nodes, members, asked, owes_drop(config, members, False))
         deepest = min(found[index][0] for index in closed)
         shorter = [config.classes[index] for index, (hit, _) in found.items() if hit < deepest]

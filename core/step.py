@@ -421,7 +421,7 @@ def _evict(world: World, action: act.EvictBlocks) -> tuple[World, Record]:
 def _append_rows(world: World, action: act.AppendRows) -> tuple[World, Record]:
     _need_phase(world, "AppendRows", Phase.IDLE)
     taken = world.worker.owners[action.row : action.row + 1] != (NONE,) or action.row in plans.busy_rows(world)
-    if not 0 <= action.row < world.config.max_running or taken:
+    if not 0 <= action.row < len(world.worker.owners) or taken:
         raise RowInUse(f"row {action.row} is not a free row of the worker: only dispatch writes owned rows")
     ids = [block for blocks in action.blocks for block in blocks]
     if len(action.blocks) != len(world.config.groups) or any(not 0 <= block < world.config.num_blocks for block in ids):

@@ -69,6 +69,11 @@ class Admission(Protocol):
         ...
 
     @property
+    def settled(self) -> int:
+        """What is left of ``main`` if every draft in flight is rejected."""
+        ...
+
+    @property
     def whole(self) -> bool:
         """Whether the admission gate asks for the whole sequence, for which the caps hold (T16.2)."""
         ...

@@ -164,7 +164,7 @@ def _demand_exact(
     if required <= entries and not copy and not checkpoint:
         return external + evictable
     running = required - spare - 1
-    moved = len(relocated_columns(entries, spare, running - checkpoint)) if state.allocated else 0
+    moved = len(left_behind(work, group, entries, wanted, checkpoint)) if state.allocated else 0
     if entries < running:
         entries = max(entries, running - checkpoint)
     return external + evictable + max(required - entries - moved, 0) + copy
@@ -219,6 +219,16 @@ def column_is_free(state: GroupState, column: int, spare: int) -> bool:
     return state.table[column] == NULL_BLOCK or (state.allocated and column >= length - spare)
 
 
+def left_behind(work: Work, group: int, length: int, wanted: Admission, checkpoint: int) -> range:
+    """Return which of a table's ``length`` columns move to its end (T21.4).
+
+    The speculative ones before the running column, wherever drafts in flight that are rejected may set it back to: the
+    worker's row is append-only, and a block that stood in two columns of the chunk would be written twice (7.3.11).
+    """
+    running = geometry.ceil_div(wanted.settled, work.config.sizes[group]) - 1
+    return relocated_columns(length, work.config.groups[group].speculative_blocks, running - checkpoint)
+
+
 def relocated_columns(length: int, spare: int, stop: int) -> range:
     """Return which of the last ``spare`` of ``length`` columns move to the end: those below ``stop`` (T21.4)."""
     return range(length - spare, max(min(length, stop), length - spare))
@@ -238,7 +248,7 @@ def grow(work: Work, group: int, state: GroupState, wanted: Admission) -> tuple[
         nulls = (NULL_BLOCK,) * max(running - checkpoint - before, 0)
         state = evolve(state, table=state.table + nulls)
     if state.allocated:
-        for column in relocated_columns(before, spare, running - checkpoint):
+        for column in left_behind(work, group, before, wanted, checkpoint):
             state = relocate(work, group, state, column)
     first: tuple[int, ...] = ()
     if owed and state.allocated:

@@ -241,7 +241,8 @@ def _bad_running(world: World, request: Request) -> list[Attempt]:
     config, number = world.config, request.request
     if world.phase is not Phase.PLAN_RUNNING:
         return [(act.Allocate(number, 1), (errors.PhaseError,))]
-    unit, left = config.scheduler_block_size, amounts.end_of(config, request) - request.computed
+    # Drafts whose output is not processed are computed beyond what is known.
+    unit, left = config.scheduler_block_size, max(amounts.end_of(config, request) - request.computed, 0)
     nothing, mismatch = (errors.NothingToAllocate,), (errors.LookupMismatch,)
     found: list[Attempt] = [(act.Allocate(number, 0), nothing), (act.Allocate(number, -1), nothing)]
     found.append((act.Allocate(number, 1, lookahead=-1), nothing))

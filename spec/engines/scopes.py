@@ -267,6 +267,7 @@ _MORE: tuple[Scope, ...] = (
         _chunked(2, 6),
         _full(4),
         _mamba(4),
+        quick=True,
         max_model_len=24,
         num_blocks=24,
         retention=0,
@@ -312,6 +313,7 @@ _MORE: tuple[Scope, ...] = (
         _full(4),
         Group(SCRATCH, 4),
         _mamba(4, 2),
+        quick=True,
         max_model_len=28,
         num_blocks=18,
         retention=0,
@@ -405,7 +407,7 @@ _MORE: tuple[Scope, ...] = (
         connectors=(False,),
     ),
     # Speculative blocks: drafts across block edges, states moved to their columns.
-    _scope("fa4-m4+1", _full(4), _mamba(4, 1), max_model_len=32, num_blocks=14, num_draft_tokens=1, quick=True),
+    _scope("fa4-m4+1", _full(4), _mamba(4, 1), max_model_len=32, num_blocks=14, num_draft_tokens=1),
     _scope(
         "fa2-m2+3-draft3",
         _full(2),
@@ -520,7 +522,16 @@ _MORE: tuple[Scope, ...] = (
         bounds={"lookahead": (0, 2), "gates": (False, True)},
     ),
     # Attention alone, with everything that concerns steps in flight.
-    _scope("fa4-ahead-defer", _full(4), max_model_len=24, num_blocks=8, max_steps_in_flight=2, defer_block_free=True),
+    _scope(
+        "fa4-ahead-defer",
+        _full(4),
+        max_model_len=24,
+        num_blocks=8,
+        max_steps_in_flight=2,
+        defer_block_free=True,
+        bounds={"gates": (False, True)},
+        quick=True,
+    ),
     _scope(
         "fa2-n4-eagle-async",
         _full(2),

@@ -104,6 +104,7 @@ def shrink(
         best = _without_steps(shrinker, best)
         best = _without_chunks(shrinker, best)
         best = _simpler(shrinker, best)
+        best = _straightened(shrinker, best)
         progress = _cost(best[0]) < before
     return best
 
@@ -119,8 +120,8 @@ def _better(shrinker: Shrinker, best: Result, candidate: tuple[Action, ...]) -> 
     return result if result is not None and _cost(result[0]) < _cost(best[0]) else None
 
 
-def _cost(actions: Sequence[Action]) -> tuple[int, int, int]:
-    """Order candidates: fewer actions, fewer prompt tokens, smaller numbers."""
+def _cost(actions: Sequence[Action]) -> tuple[int, int, int, int]:
+    """Order candidates: fewer actions, fewer prompt tokens, smaller numbers, less executed while a plan is open."""
     prompts = sum(len(action.tokens) for action in actions if isinstance(action, act.Submit))
     numbers = 0
     for action in actions:
@@ -135,7 +136,21 @@ def _cost(actions: Sequence[Action]) -> tuple[int, int, int]:
             numbers += max(len(action.tokens) - 1, 0)
         elif isinstance(action, act.Preempt | act.Withdraw):
             numbers += action.drop_stale
-    return len(actions), prompts, numbers
+    return len(actions), prompts, numbers, len(_crossed(actions))
+
+
+def _crossed(actions: Sequence[Action]) -> list[tuple[int, int]]:
+    """Return the places (at, begin) of what is executed at ``at``, in a plan that was opened at ``begin``."""
+    found: list[tuple[int, int]] = []
+    begin = -1
+    for at, action in enumerate(actions):
+        if isinstance(action, act.BeginStep):
+            begin = at
+        elif isinstance(action, act.Dispatch):
+            begin = -1
+        elif begin >= 0 and isinstance(action, act.Execute):
+            found.append((at, begin))
+    return found
 
 
 def _without_requests(shrinker: Shrinker, best: Result) -> Result:
@@ -201,6 +216,21 @@ def _simpler(shrinker: Shrinker, best: Result) -> Result:
                 break
         if better is None:
             at += 1
+        else:
+            best = better
+    return best
+
+
+def _straightened(shrinker: Shrinker, best: Result) -> Result:
+    """Execute before a plan what is executed while it is open."""
+    tried = 0
+    while len(crossed := _crossed(best[0])) > tried:
+        at, begin = crossed[tried]
+        actions = best[0]
+        moved = (*actions[:begin], actions[at], *actions[begin:at], *actions[at + 1 :])
+        better = _better(shrinker, best, moved)
+        if better is None:
+            tried += 1
         else:
             best = better
     return best

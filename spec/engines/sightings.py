@@ -47,11 +47,10 @@ NAMES: tuple[str, ...] = (
     "step executed while a plan is open",
     "step executed before the output of the one before",
     "preemption with a step in flight",
-    "preemption with two steps in flight",
     "withdrawal with a step in flight",
     "late output delivered",
     "late output dropped",
-    "late output of an unknown prefix",
+    "tokens never known computed for a finished request",
     "output of a finished request ignored",
     "resume before a dropped output",
     "free deferred",
@@ -184,6 +183,8 @@ def _execute(moment: Moment, action: act.Execute, record: Record) -> Iterator[st
     assert step is not None
     if action.part == "forward" and step is not world.steps[0] and world.steps[0].due:
         yield "step executed before the output of the one before"
+    if action.part == "forward" and any(entry.pending for entry in step.scheduled):
+        yield "tokens never known computed for a finished request"
     if action.part == "precopy" and any(world.worker.accepted[entry.row] > 1 for entry in step.scheduled):
         yield "running state moves behind accepted drafts"
 
@@ -197,8 +198,6 @@ def _output(moment: Moment, action: act.Output, record: Record) -> Iterator[str]
         return
     if request.stale:
         yield "late output dropped" if request.drop_stale else "late output delivered"
-        if share.pending:
-            yield "late output of an unknown prefix"
         return
     if moment.after.pool.entries != world.pool.entries:
         yield "key registered by an output"
@@ -232,8 +231,6 @@ def _preempt(moment: Moment, action: act.Preempt | act.Withdraw, record: Record)
     request = _request(moment.before, action.request)
     if request.in_flight > request.stale:
         yield "withdrawal with a step in flight" if isinstance(action, act.Withdraw) else "preemption with a step in flight"
-    if sum(1 for _ in flight.shares(moment.before, action.request)) > 1:
-        yield "preemption with two steps in flight"
 
 
 _SEEN: dict[type[act.Action], Callable[[Moment, Any, Record], Iterator[str]]] = {

@@ -7,6 +7,7 @@ refused come from a stream of their own: they never change what the legal ones w
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from random import Random
 
@@ -15,6 +16,7 @@ from attrs import Factory, define, frozen
 from kvproof.core import actions as act
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
+from kvproof.core.errors import Refusal
 from kvproof.core.world import Phase, Request, Status, World, new_world
 from kvproof.spec import judge as judges
 from kvproof.spec.engines import amounts, disabled, flight, prompts, rules
@@ -49,8 +51,9 @@ class WalkResult:
 class Habits:
     """Probabilities of one walk; ``memory`` of taking a known prompt, ``whole`` of wanting all that is left.
 
-    With steps in flight: ``ahead`` of opening the next plan now, ``meanwhile`` of executing while a plan is open, ``drop`` of
-    dropping a late output. ``draft`` is that of a decode with drafts, ``accept`` that of accepting one more of them.
+    With two steps in flight: ``busy`` of doing something else than carrying them on, ``ahead`` of opening the next plan now,
+    ``meanwhile`` of executing while a plan is open, ``late`` of executing the next step before an output, ``drop`` of
+    dropping a late one. ``draft`` is that of a decode with drafts, ``accept`` that of accepting one more of them.
     """
 
     finish: float
@@ -72,7 +75,9 @@ class Habits:
     skip: float
     ahead: float
     meanwhile: float
+    busy: float
     drop: float
+    late: float
     draft: float
     accept: float
 
@@ -103,7 +108,9 @@ def draw_habits(random: Random) -> Habits:
         skip=rate(0.0, 0.0, 0.1),
         ahead=rate(0.02, 0.2, 0.7, 1.0),
         meanwhile=rate(0.0, 0.1, 0.4),
+        busy=rate(0.05, 0.15, 0.35),
         drop=rate(0.0, 0.3, 0.7),
+        late=rate(0.2, 0.7, 1.0),
         draft=rate(0.3, 0.7, 0.95),
         accept=rate(0.2, 0.5, 0.8),
     )
@@ -113,8 +120,8 @@ def draw_habits(random: Random) -> Habits:
 class Walker:
     """Draws actions for a world.
 
-    Remembers the prompts it submitted, whether the last allocation was refused (``short``) and whether the last action
-    was a submission (``submitted``), which a sibling may follow at once.
+    Remembers the prompts it submitted, how often it asked for which refusal, whether the last allocation was refused
+    (``short``) and whether the last action was a submission (``submitted``), which a sibling may follow at once.
     """
 
     config: Config
@@ -124,6 +131,7 @@ class Walker:
     habits: Habits
     sizes: tuple[int, ...]
     past: list[Prompt] = Factory(list)
+    asked: Counter[type[Refusal]] = Factory(Counter)
     short: bool = False
     submitted: bool = False
 
@@ -154,9 +162,15 @@ class Walker:
         return self._waiting(world)
 
     def disabled(self, world: World) -> Action:
-        """Return one action that must be refused in this world."""
-        actions = disabled.disabled(world, self.limits)
-        return actions[self.refused.randrange(len(actions))]
+        """Return one action that must be refused in this world, by the refusal that was asked for least often so far."""
+        known: dict[type[Refusal], list[Action]] = {}
+        for action, expected in disabled.attempts(world, self.limits):
+            known.setdefault(expected[0], []).append(action)
+        least = min(self.asked[refusal] for refusal in known)
+        rarest = [refusal for refusal in known if self.asked[refusal] == least]
+        refusal = rarest[self.refused.randrange(len(rarest))]
+        self.asked[refusal] += 1
+        return known[refusal][self.refused.randrange(len(known[refusal]))]
 
     def observe(self, moment: Moment) -> None:
         """Remember what the last action came to."""
@@ -168,10 +182,12 @@ class Walker:
         room = len(world.requests) < self.limits.max_live
         if self.submitted and room and self.chance(self.habits.burst):
             return self._submit(world, sibling=True)
-        if world.steps and lists.may_begin(world) and plannable(world) and self.chance(self.habits.ahead):
-            return act.BeginStep()
+        if world.steps and lists.may_begin(world) and self.chance(self.habits.ahead):
+            if plannable(world) or self.chance(self.habits.late / 2):
+                return act.BeginStep()
         on = self._on(world)
-        if on is not None and not self.chance(self.habits.early):
+        # With two steps in flight there is hardly a moment without one: what happens between steps must happen early.
+        if on is not None and not self.chance(self.habits.busy if self.config.max_steps_in_flight > 1 else self.habits.early):
             return on
         disturbance = self._disturb(world)
         if disturbance is not None:
@@ -188,9 +204,14 @@ class Walker:
     def _on(self, world: World) -> Action | None:
         """Return what carries a step in flight on: its next part, or an output that is due."""
         part, due = flight.next_part(world), flight.outputs_due(world)
-        if part is not None and not (due and self.chance(0.5)):
+        if part is not None and (not due or self.chance(self._lateness(world))):
             return act.Execute(part)
         return self._output(world, due[self.random.randrange(len(due))]) if due else None
+
+    def _lateness(self, world: World) -> float:
+        """Return the probability of executing on while an output is due: high if that ends an empty step."""
+        step = flight.unexecuted(world)
+        return self.habits.late if step is None or step.scheduled else max(self.habits.late, 0.9)
 
     def _output(self, world: World, number: int) -> Action:
         most = flight.most_delivered(world, number)
@@ -310,6 +331,10 @@ class Walker:
         others = [request for request in victims if request.request not in taken]
         if others and self.chance(0.8 if self.short else self.habits.preempt):
             return self._preempt(others[self.random.randrange(len(others))])
+        late = [request for request in world.requests if request.request in world.plan.preempted and request.stale]
+        if late and not taken and self.chance(self.habits.late):
+            # An empty step makes room for the next plan while the output is still to come.
+            return act.Drain()
         if open_requests and not self.short and not self.chance(self.habits.defer):
             action = self._continue(open_requests[self.random.randrange(len(open_requests))])
             if action is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from attrs import asdict, evolve, frozen
 
-from kvproof.core import allocation, contents, execute, geometry, kinds, lookup, outputs, plans, requests, worker
+from kvproof.core import allocation, contents, events, execute, geometry, kinds, lookup, outputs, plans, requests, worker
 from kvproof.core import config as configs
 from kvproof.core import pool as pools
 from kvproof.core.actions import Output
@@ -31,6 +31,7 @@ _window_hit = sliding_window.find_hit
 _groups_by_content = configs._groups_by_content
 _replay_boundaries = geometry.replay_boundaries
 _process = outputs.process
+_payload_size = events.payload_size
 
 Lists = tuple[tuple[int, ...], ...]
 
@@ -94,6 +95,11 @@ def _partial_state_keyed_at_its_page(work: Work, group: int, boundary: int) -> i
 def _width_without_speculative_blocks(spec: Group, dcp_size: int, max_model_len: int) -> int:
     del dcp_size
     return geometry.ceil_div(max_model_len, spec.block_size)
+
+
+def _payload_in_unscaled_blocks(config: Config, group: int, what: int, boundary: int) -> int:
+    size = _payload_size(config, group, what, boundary)
+    return config.groups[group].block_size if size == config.sizes[group] and config.groups[group].sharded else size
 
 
 def _scratch_has_positions(groups: tuple[Group, ...]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -239,14 +245,14 @@ class _Stashing(Request):
     stash: Lists = ()
 
 
-def _delta_survives(world: World, request: Request) -> tuple[World, Record]:
+def _delta_survives(world: World, request: Request, drop_stale: bool = False) -> tuple[World, Record]:
     owners, rows = world.worker.owners, world.worker.rows
     told = [0] * len(request.groups)
     if request.request in owners:
         row = owners.index(request.request)
         told = [len(group[row]) // world.config.append_expansion for group in rows]
     stash = tuple(state.table[sent:] for state, sent in zip(request.groups, told, strict=True))
-    world, record = _preempt(world, request)
+    world, record = _preempt(world, request, drop_stale)
     stashed = tuple(
         _Stashing(**(asdict(other, recurse=False) | {"stash": stash})) if other.request == request.request else other
         for other in world.requests
@@ -281,9 +287,9 @@ def _seeded_behind_the_speculative_blocks(world: World, live: dict[int, Request]
 # --- steps in flight ------------------------------------------------------------------------------------------------
 
 
-def _nothing_in_flight(world: World, request: Request) -> tuple[World, Record]:
+def _nothing_in_flight(world: World, request: Request, drop_stale: bool = False) -> tuple[World, Record]:
     """Forget what is in flight; the late output lowers the count below zero."""
-    world, record = _preempt(world, request)
+    world, record = _preempt(world, request, drop_stale)
     reset = tuple(evolve(other, in_flight=0) if other.request == request.request else other for other in world.requests)
     return evolve(world, requests=reset), record
 
@@ -320,6 +326,14 @@ FAULTS: tuple[Fault, ...] = (
         ("DS-1",),
         ((full_attention, "row_width", _width_of_the_container),),
         scopes=("fa4-m4-n2-long",),
+    ),
+    Fault(
+        "M-PUB-8",
+        "the event of a full block that DCP shards carries the tokens of the block on one rank",
+        "#50118, sglang#35298",
+        ("EV-2",),
+        ((events, "payload_size", _payload_in_unscaled_blocks),),
+        scopes=("fa4-m4-n2-events", "fa2-w2-n2-eagle"),
     ),
     Fault(
         "M-PUB-14",

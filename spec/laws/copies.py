@@ -98,9 +98,9 @@ def _writes_own_blocks(moment: Moment) -> Findings:
                         others=sorted(others),
                     )
                 )
-            for node, _ in keys.get(block, ()):
+            for node, keyed in keys.get(block, ()):
                 claim = ground.lineage(world.prefixes, node)
-                if _invalidates(world, group, claim, mine, first, last):
+                if _invalidates(world, group, claim, mine, first, last) and not _kept_later(world, step, (keyed, block), claim):
                     found.append(
                         Evidence.of(
                             "a request overwrites what a key of the block claims",
@@ -151,6 +151,31 @@ def _waits_for(world: World, step: Step, other: int, place: tuple[int, int, int]
         if reached and node in path[: stop + 1]:
             return True
     return False
+
+
+def _kept_later(world: World, step: Step, place: tuple[int, int], claim: list[int]) -> bool:
+    """Tell whether a key of a block was registered by a later plan, for what a later step writes into it.
+
+    With two steps in flight the first one writes a block that the second plan has already keyed for what it adds, or that it
+    has given to somebody else.
+    """
+    group, block = place
+    later = [known for known in world.steps if known is not step and known.part < len(ground.PARTS)]
+    for entry in (*(entry for known in later for entry in known.scheduled), *world.plan.scheduled):
+        request = ground.request_of(world, entry.request)
+        held = request.groups[group].table if request is not None else ()
+        tip = entry.tip if entry.tip >= 0 or request is None else request.tip
+        path, depth = ground.lineage(world.prefixes, tip), len(claim) - 1
+        in_row = entry.row >= 0 and any(
+            ground.row_block(world, group, entry.row, column) == block for column in range(_width(world, group, entry.row))
+        )
+        if (block in held or in_row) and entry.loaded_from < depth <= entry.start + entry.amount and claim[-1] in path[depth:]:
+            return True
+    return False
+
+
+def _width(world: World, group: int, row: int) -> int:
+    return len(world.worker.rows[group][row]) // world.config.append_expansion
 
 
 def _invalidates(world: World, group: int, claim: list[int], mine: list[int], first: int, last: int) -> bool:

@@ -13,6 +13,8 @@ def _debt_reserved(moment: Moment) -> Findings:
     action, record = moment.action, moment.record
     if not isinstance(action, Allocate) or record is None or action.external:
         return None
+    if action.full_sequence and not record.admitted:
+        return None  # the gate asks for the whole sequence
     request = ground.request_of(moment.before, action.request)
     if request is None:
         return None

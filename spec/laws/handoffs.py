@@ -49,9 +49,9 @@ def _drained_once(moment: Moment) -> Findings:
     if isinstance(moment.action, BeginStep):
         if waiting != moment.after.plan.handoffs:
             return [Evidence.of("a new plan loses handoffs", waited=waiting, waiting=moment.after.plan.handoffs)]
-        return () if waiting else None
+        return ()
     if isinstance(moment.action, Dispatch):
-        return [Evidence.of("handoffs wait behind a plan", handoffs=moment.after.plan.handoffs)] if waiting else None
+        return [Evidence.of("handoffs wait behind a plan", handoffs=moment.after.plan.handoffs)] if waiting else ()
     if not waiting and not moment.record.handoffs and not moment.after.plan.handoffs:
         return None
     found = []

@@ -363,8 +363,10 @@ class Resends:
 
 def _resend_hits(config: Config, actions: Sequence[Action]) -> Findings:
     """LV-10: nothing evicted: an identical resend of a computed prompt hits ck(P, H); coarse hits reach what is left of it."""
-    if not config.caching or config.clip_block_size % config.hash_block_size or not naive_hits.facts(config).classes:
+    if not config.caching or not naive_hits.facts(config).classes:
         return None
+    if ground.snapshot_groups(config) and config.clip_block_size % config.hash_block_size:
+        return None  # chunks then end where nothing is hashed
     resends = Resends(config)
     for moment in twins.moments(config, actions):
         resends.see(moment)

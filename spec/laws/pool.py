@@ -259,7 +259,8 @@ def _deferred_like_immediate(moment: Moment) -> Findings:
                 "the steps whose output is still to come are not counted", issued=after.issued, processed=after.processed
             )
         )
-    late = [entry for entry in after.deferred if entry.fence <= after.processed]
+    # The fence of a copy's ends may lead that of a request by a step: what stands behind it is released with it.
+    late = [entry for entry in after.deferred[:1] if entry.fence <= after.processed]
     early = [entry for entry in released if entry.fence > after.processed]
     if late or early:
         found.append(

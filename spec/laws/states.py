@@ -255,7 +255,6 @@ LAWS: tuple[Law, ...] = (
         ("M-WIN-1", "M-PUB-72"),
         on=(Allocate,),
         check=_windows_nulled,
-        later=True,
     ),
     Law(
         "TB-6",

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
+import pytest
 from attrs import evolve
 
 from kvproof.core import actions as act
-from kvproof.core import errors, execute, requests
+from kvproof.core import errors, execute, prefixes, requests
+from kvproof.core.config import Group, configure
 from kvproof.core.contents import GARBAGE, UNWRITTEN
 from kvproof.core.step import step
 from kvproof.core.world import Status
 from kvproof.spec import macros
 from tests.driving import Driver
-from tests.in_flight import admit, attention, dispatch, hybrid, refused, run
+from tests.in_flight import FULL, MAMBA, admit, attention, dispatch, hybrid, refused, run
 
 # --- order (T0) ---------------------------------------------------------------------------------------------------
 
@@ -372,3 +375,33 @@ def test_a_chunk_of_an_earlier_admission_waits_for_nothing() -> None:
     assert [requests.is_late(first, each, first.requests[0]) for each in first.steps] == [True, False]
     assert requests.waits_for_output(first, first.steps[1])
     assert not requests.waits_for_output(evolve(world, requests=()), world.steps[1])
+
+
+@pytest.mark.parametrize("block_size", [2, 4])
+@pytest.mark.parametrize("first", [0, 1, 3])
+def test_states_survive_plans_that_ran_ahead_of_rejected_drafts(block_size: int, first: int) -> None:
+    """7.3.11, T21.4: the plan's columns follow all drafts, the worker's those accepted; no block stands in two of a chunk's."""
+    groups = (Group(FULL, 2), Group(MAMBA, block_size, speculative_blocks=3))
+    settings: dict[str, Any] = {"max_steps_in_flight": 2, "num_draft_tokens": 3, "async_outputs": True}
+    start = Driver(configure(groups, num_blocks=60, max_model_len=64, **settings))
+    start.submit(0, 5)
+    start.chunk(0, 4)
+    dispatch(start, act.Allocate(0, 1))
+    dispatch(start, act.Allocate(0, 4, drafts=(6, 6, 6)))
+    run(start)
+    start.do(act.Output(0, (7,)))
+    for accepted in itertools.product((first,), (0, 1, 3), (0, 1, 3), (0, 1, 3)):
+        driver = Driver(start.world.config)
+        driver.world = start.world
+        for count in accepted:
+            dispatch(driver, act.Allocate(0, 4, drafts=(6, 6, 6)))
+            driver.do(*macros.EXECUTE[:-1])
+            before = driver.world
+            (entry,) = before.steps[0].scheduled
+            ((_, group, _, block, boundary),) = driver.do(macros.EXECUTE[-1]).reads
+            assert boundary == entry.start
+            assert before.contents[block] == (group, prefixes.ancestor(before.prefixes, entry.tip, boundary)), accepted
+            driver.do(act.Output(0, (*(6,) * count, 8)))
+        states = [(node, block) for node, group, _, block in driver.world.pool.entries if group == 1]
+        assert states
+        assert all(driver.world.contents[block] == (1, node) for node, block in states), accepted

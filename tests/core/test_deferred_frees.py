@@ -10,6 +10,7 @@ from attrs import evolve
 from kvproof.core import actions as act
 from kvproof.core import errors
 from kvproof.core.config import SOUND
+from kvproof.core.step import step
 from kvproof.core.world import DeferredFree
 from kvproof.spec import macros
 from tests.driving import Driver
@@ -160,3 +161,24 @@ def test_a_victim_in_flight_is_refused_while_freeing_is_deferred() -> None:
     block = driver.tables(1)[0][0]
     driver.do(act.Preempt(1))
     assert free_blocks(driver)[0] == block
+
+
+def test_a_fence_that_was_reached_holds_nothing_back() -> None:
+    """T36.1: a step whose outputs are being processed has run: who is freed now waits for it no more, nor is it a victim."""
+    driver = Driver(attention(4, defer_block_free=True))
+    driver.submit(0, 3)
+    driver.submit(1, 3)
+    dispatch(driver, *macros.admit(0, 3), *macros.admit(1, 3))
+    assert step(driver.world, act.Finish(1))[1].deferred
+    run(driver)
+    driver.do(act.Output(0, (9,)))
+    assert driver.counts(1) == (3, 3, 3)
+    (block,) = driver.tables(1)[0]
+    finished, record = step(driver.world, act.Finish(1))
+    assert not record.deferred
+    assert finished.pool.free[0] == block
+    driver.do(act.BeginStep())
+    assert refused(driver, act.Preempt(1)) is None
+    driver.do(act.Preempt(1), *macros.CLOSE)
+    driver.do(act.Output(1, (9,)))
+    assert driver.counts(1) == (0, 4, 0)
