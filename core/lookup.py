@@ -207,5 +207,5 @@ def kept_entries(config: Config, group: int, tokens: int) -> int:
 
 
 def replaces_tail(tail: int, external: int) -> bool:
-    """Tell whether external tokens take the place of a local tail inside a scheduler block: only if they reach further (T14.3)."""
+    """Tell whether external tokens take the place of a local tail: only if they reach further (T14.3, CA-7)."""
     return external > tail

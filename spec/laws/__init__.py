@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from kvproof.spec.exits import UserError
 from kvproof.spec.laws import (
+    admission,
     boundaries,
+    capability,
     contents,
     copies,
     demand,
@@ -56,6 +58,7 @@ ALL: tuple[Law, ...] = _in_order(
         *rows.LAWS,
         *boundaries.LAWS,
         *hits.LAWS,
+        *capability.LAWS,
         *scaling.LAWS,
         *equivalences.LAWS,
         *copies.LAWS,
@@ -65,6 +68,7 @@ ALL: tuple[Law, ...] = _in_order(
         *contents.LAWS,
         *outputs.LAWS,
         *liveness.LAWS,
+        *admission.LAWS,
         *requests.LAWS,
         *events.LAWS,
     )
