@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kvproof.spec.exits import UserError
 from kvproof.spec.laws import (
-    admission,
     boundaries,
     capability,
     contents,
@@ -68,7 +67,6 @@ ALL: tuple[Law, ...] = _in_order(
         *contents.LAWS,
         *outputs.LAWS,
         *liveness.LAWS,
-        *admission.LAWS,
         *requests.LAWS,
         *events.LAWS,
     )
