@@ -52,8 +52,9 @@ class Habits:
     """Probabilities of one walk; ``memory`` of taking a known prompt, ``whole`` of wanting all that is left.
 
     With two steps in flight: ``busy`` of doing something else than carrying them on, ``ahead`` of opening the next plan now,
-    ``meanwhile`` of executing while a plan is open, ``late`` of executing the next step before an output, ``drop`` of
-    dropping a late one. ``draft`` is that of a decode with drafts, ``accept`` that of accepting one more of them.
+    ``meanwhile`` of executing while a plan is open, ``strike`` of preempting a request that has a step in flight, ``late`` of
+    executing the next step before an output, ``drop`` of dropping a late one. ``draft`` is that of a decode with drafts,
+    ``accept`` that of accepting one more of them.
     """
 
     finish: float
@@ -76,6 +77,7 @@ class Habits:
     ahead: float
     meanwhile: float
     busy: float
+    strike: float
     drop: float
     late: float
     draft: float
@@ -108,6 +110,7 @@ def draw_habits(random: Random) -> Habits:
         skip=rate(0.0, 0.0, 0.1),
         ahead=rate(0.02, 0.2, 0.7, 1.0),
         meanwhile=rate(0.0, 0.1, 0.4),
+        strike=rate(0.0, 0.05, 0.2),
         busy=rate(0.05, 0.15, 0.35),
         drop=rate(0.0, 0.3, 0.7),
         late=rate(0.2, 0.7, 1.0),
@@ -331,6 +334,9 @@ class Walker:
         others = [request for request in victims if request.request not in taken]
         if others and self.chance(0.8 if self.short else self.habits.preempt):
             return self._preempt(others[self.random.randrange(len(others))])
+        flying = [request for request in others if request.in_flight]
+        if flying and self.chance(self.habits.strike):
+            return self._preempt(flying[self.random.randrange(len(flying))])
         late = [request for request in world.requests if request.request in world.plan.preempted and request.stale]
         if late and not taken and self.chance(self.habits.late):
             # An empty step makes room for the next plan while the output is still to come.
