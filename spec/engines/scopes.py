@@ -126,6 +126,9 @@ _BASE: tuple[Scope, ...] = (
     _scope("fa4r-fa4-m4-n2", _full(4, False), _full(4), _mamba(4), dcp_size=2, max_model_len=24, num_blocks=16),
     # A model length of many row alignments: where a row is divided by the DCP size shows.
     _scope("fa4-m4-n2-long", _full(4), _mamba(4), dcp_size=2, max_model_len=512, num_blocks=12, bounds={"max_prompt": 31}),
+    # Sizes that are no powers of two, on two ranks and on eight.
+    _scope("fa3-m9-n2", _full(3), _mamba(9), dcp_size=2, interleave=3, max_model_len=40, num_blocks=14, retention=18),
+    _scope("fa1-m3-n8", _full(1), _mamba(3), dcp_size=8, max_model_len=40, num_blocks=12, retention=0, connectors=(True,)),
     # More requests than worker rows.
     _scope("fa4-m4-rows", _full(4), _mamba(4), max_model_len=24, num_blocks=14, max_running=2, bounds={"max_live": 3}),
     # Hash blocks of one token, two attention sizes under a closed gate, and no caching at all.

@@ -181,7 +181,7 @@ def _answer_of_the_last_class(config: Config, pool: Pool, nodes: list[int], limi
     hit = 0
     for members in config.classes:
         kind = kinds.of(config.groups[members[0]].kind)
-        asked = lookup.with_margin(config, members, limit, len(nodes) * config.hash_block_size)
+        asked = lookup.with_margin(config, members, limit)
         hit, found = kind.find_hit(config, pool, nodes, members, asked, lookup.owes_drop(config, members, False))
         for group, blocks in zip(members, found, strict=True):
             lists[group] = blocks
@@ -397,7 +397,7 @@ FAULTS: tuple[Fault, ...] = (
         "vllm-ascend#13330",
         ("HB-15", "DS-9"),
         ((full_attention, "find_hit", _length_in_unscaled_blocks),),
-        scopes=("fa4-m4-n2", "fa2-n4"),
+        scopes=("fa2-n4", "fa4-m4-n2"),
     ),
     Fault(
         "M-PUB-40",
@@ -416,7 +416,7 @@ FAULTS: tuple[Fault, ...] = (
             (geometry, "replay_boundaries", _boundary_without_the_drop),
             (recurrent, "is_checkpoint", _checkpoint_without_the_drop),
         ),
-        scopes=("fa8-m8-h2-eagle-pins", "fa4-m4-w2-h2-eagle"),
+        scopes=("fa4-m4-w2-h2-eagle", "many-n2"),
     ),
     Fault(
         "M-PUB-46",
@@ -424,7 +424,7 @@ FAULTS: tuple[Fault, ...] = (
         "local-inference-lab/vllm#466",
         ("LV-10",),
         ((lookup, "owes_drop", _every_class_drops),),
-        scopes=("fa2-m2+3-draft3", "fa1-m2+3-n4-async"),
+        scopes=("fa2-m2+3-draft3", "many-n1"),
     ),
     Fault(
         "M-PUB-57",
@@ -456,7 +456,7 @@ FAULTS: tuple[Fault, ...] = (
         "vllm-ascend#14301",
         ("TB-5",),
         ((requests, "preempt", _nothing_in_flight),),
-        scopes=("fa2-m2-w4-ahead", "w4-fa4-w8-eagle-async"),
+        scopes=("w4-fa4-w8-eagle-async", "fa2-m2-w4-ahead"),
     ),
     Fault(
         "M-PUB-92",
@@ -464,7 +464,7 @@ FAULTS: tuple[Fault, ...] = (
         "#49620",
         ("TB-4",),
         ((outputs, "process", _late_output_advances),),
-        scopes=("fa4-ahead-defer", "fa2-n4-eagle-async"),
+        scopes=("fa2-n4-eagle-async", "fa4-ahead-defer"),
     ),
     Fault(
         "M-PUB-109",
@@ -473,6 +473,14 @@ FAULTS: tuple[Fault, ...] = (
         ("TB-13",),
         ((requests, "preempt", _delta_survives), (plans, "write_rows", _delta_emitted_again)),
         scopes=("fa4-m4-n2", "fa4"),
+    ),
+    Fault(
+        "M-PUB-156",
+        "the event of a partial attention key names the boundary one hash block before as its parent, which nobody announced",
+        "#58119",
+        ("EV-3",),
+        profile=("partial_parent", "hash"),
+        scopes=("fa4-m4-n2-events", "fa8-m4-events"),
     ),
     Fault(
         "M-PUB-166",

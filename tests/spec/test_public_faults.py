@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from attrs import fields_dict, frozen
+from attrs import evolve, fields_dict, frozen
 
 from kvproof.core import actions as act
 from kvproof.core import geometry
-from kvproof.core.config import Config, Group, Profile, configure
+from kvproof.core.config import DEFAULTS, SOUND, Config, Group, Profile, configure
 from kvproof.spec import faults, judge, macros
 from kvproof.spec.engines import amounts
 from kvproof.spec.engines.scopes import ALL as SCOPES
@@ -271,9 +271,72 @@ def column_of_a_loaded_state() -> tuple[int, int]:
 # --- steps in flight ------------------------------------------------------------------------------------------------
 
 
+def preempted_in_flight(config: Config, *steps: tuple[int, tuple[int, ...], tuple[int, ...]]) -> Driver:
+    """One request: (tokens, drafts, output) of its steps, the last of them preempted in flight; then its output arrives."""
+    driver = Driver(config)
+    driver.submit(0, 24)
+    for at, (tokens, drafts, output) in enumerate(steps):
+        driver.do(act.BeginStep())
+        if not driver.request(0).computed:
+            driver.do(act.Lookup(0))
+        driver.do(act.Allocate(0, tokens, drafts=drafts))
+        driver.dispatch()
+        if at == len(steps) - 1:
+            driver.do(act.BeginStep(), act.Preempt(0))
+            driver.dispatch()
+        driver.do(*macros.EXECUTE, act.Output(0, output))
+    driver.do(*macros.EXECUTE)
+    return driver
+
+
+def window_behind_a_late_output() -> tuple[int, list[bool]]:
+    """vllm-ascend#14301: a chunk of 8 preempted in flight; what is in flight afterwards, and the window of a later chunk."""
+    groups = (Group(FULL, 4), Group(WINDOW, 4, False, window=6))
+    driver = preempted_in_flight(configure(groups, num_blocks=32, max_steps_in_flight=2), (8, (), ()))
+    landed = driver.request(0).in_flight
+    driver.chunk(0, 4)
+    driver.chunk(0, 4)
+    return landed, [block > 0 for block in driver.tables(0)[1]]
+
+
+def computed_after_a_late_output(drafts: int) -> int:
+    """#49620: a decode with so many drafts is preempted in flight: the computed tokens once its output has arrived."""
+    config = configure((Group(FULL, 4),), num_blocks=32, max_steps_in_flight=2, num_draft_tokens=3)
+    guessed = tuple(range(50, 50 + drafts))
+    return preempted_in_flight(config, (24, (), (9,)), (1 + drafts, guessed, (*guessed, 8))).request(0).computed
+
+
+# --- events ---------------------------------------------------------------------------------------------------------
+
+
+def stored(driver: Driver, group: int) -> list[tuple[int, int, int]]:
+    """(boundary, size, boundary of the parent) of what a group announced so far."""
+    depth = driver.world.prefixes.depth
+    said = [event for record in driver.records for event in record.events if event.kind == "stored" and event.group == group]
+    return [(event.boundary, event.size, depth[event.parent] if event.parent >= 0 else 0) for event in said]
+
+
+def event_sizes() -> list[int]:
+    """sglang#35298: pages of 64 under N=2: the tokens of each announced block."""
+    driver = Driver(configure((Group(FULL, 64),), dcp_size=2, num_blocks=8, events=True))
+    computed(driver, 0, 257)
+    return [size for _, size, _ in stored(driver, 0)]
+
+
+def unknown_parents() -> list[int]:
+    """#58119: blocks of 1,536, hashes of 128, a prompt tail at 1,792: the parents that were not announced before."""
+    groups = (Group(FULL, 1536), Group(MAMBA, 1536))
+    driver = Driver(configure(groups, hash_block_size=128, max_model_len=4096, num_blocks=8, events=True))
+    computed(driver, 0, 1800)
+    known = {0} | {boundary for boundary, _, _ in stored(driver, 0)}
+    assert known == {0, 1536, 1792}
+    return [parent for _, _, parent in stored(driver, 0) if parent not in known]
+
+
 REPORTS = (
     Report("M-PUB-1", hit_of_a_sibling, 128, 288),
     Report("M-PUB-4", widths, (8192, 8192), (16384, 8192)),
+    Report("M-PUB-8", event_sizes, [128, 128], [64, 64]),
     Report("M-PUB-14", keyed_boundaries, [32, 64], [16, 32]),
     Report("M-PUB-20", columns_for_the_longest, (13, 13), (10, 13)),
     Report("M-PUB-22", groups_without_the_last_column, [], [1]),
@@ -288,6 +351,8 @@ REPORTS = (
     Report("M-PUB-57", state_boundaries, [12], [8]),
     Report("M-PUB-66", column_of_a_loaded_state, (1, 1), (4, 1)),
     Report("M-PUB-68", depth_of_the_initial_state, 8, 9),
+    Report("M-PUB-72", window_behind_a_late_output, (0, [False, True, True, True]), (-8, [False, False, False, True])),
+    Report("M-PUB-92", lambda: [computed_after_a_late_output(drafts) for drafts in (0, 1, 3)], [0, 0, 0], [1, 2, 4]),
     Report("M-PUB-109", row_of_a_resumed_request, ((1, 2), [1, 2]), ((1, 2, 2), [1, 2])),
     Report(
         "M-PUB-166",
@@ -295,6 +360,7 @@ REPORTS = (
         ([[3, 4, 5, 2]], [[3, 4, 5, 2]]),
         ([[3, 4, 5, 2]], [[4, 5, 3, 2]]),
     ),
+    Report("M-PUB-156", unknown_parents, [], [1664]),
     Report("M-PUB-170", demand_of_a_resend, (10, False), "pool-exhausted"),
 )
 
@@ -302,7 +368,10 @@ REPORTS = (
 @pytest.mark.parametrize("report", REPORTS, ids=[report.fault for report in REPORTS])
 def test_the_numbers_of_the_report(report: Report) -> None:
     assert report.observe() == report.right
-    with faults.planted(faults.by_id(report.fault)):
+    fault = faults.by_id(report.fault)
+    with faults.planted(fault), pytest.MonkeyPatch.context() as patch:
+        if fault.profile is not None:
+            patch.setitem(DEFAULTS, "profile", evolve(SOUND, **dict([fault.profile])))
         assert report.observe() == report.wrong
 
 
@@ -320,6 +389,10 @@ NUMBERS = (
     125, 126, 128, 129, 130, 132, 133, 134, 136, 137, 138, 140, 141, 142, 144, 145, 146, 148, 149, 150, 152, 153, 154, 156, 157, 158,
     160, 161, 162, 164, 165, 166, 168, 169, 170, 172, 173, 174, 176, 177,
 )  # fmt: skip
+
+
+AWAITED = {"M-DEF-1", "M-DIV-1", "M-DIV-2", "M-HIT-4", "M-RET-1", "M-WIN-1", "M-WIN-2", "M-ZERO-2"}
+"""Faults of sections 6.1 to 6.3 that the page names and that are not planted yet."""
 
 
 @frozen
@@ -368,7 +441,7 @@ def test_every_fault_that_is_named_exists() -> None:
     defined = set(re.findall(r"^\| (M-[A-Z0-9]+-\d+) \|", SEMANTICS, re.MULTILINE))
     assert named <= defined
     planted = {name for entry in ENTRIES for name in re.findall(r"fault (M-[A-Z0-9]+-\d+)", entry.where)}
-    assert planted - set(PLANTED) == set()
+    assert planted - set(PLANTED) == AWAITED
 
 
 def test_what_is_the_same_as_a_known_fault_is_named_where_it_lives() -> None:
@@ -397,8 +470,8 @@ def test_every_quirk_is_a_field_of_the_profile() -> None:
         field = entry.disposition.removeprefix("quirk ").strip("`")
         assert field in fields_dict(Profile)
         (name,) = re.findall(r"fault (M-[A-Z]+-\d+)", entry.where)
-        assert PLANTED[name].profile is not None
-        assert PLANTED[name].profile[0] == field
+        if name not in AWAITED:
+            assert dict([PLANTED[name].profile or ("", "")]).keys() == {field}
 
 
 def test_the_page_counts_its_entries() -> None:
