@@ -24,6 +24,7 @@ class Profile:
     clip_stops: Literal["every_group", "clip_unit"] = "every_group"
     copy_source_guard: Literal["written", "recurrent"] = "written"
     publish_unkeyed: Literal["no", "yes"] = "no"
+    checkpoint_tail: Literal["both", "first"] = "both"
     attention_limit: Literal["full", "current"] = "full"
     empty_window: Literal["nothing", "one_block"] = "nothing"
     lagging_groups: Literal["recurrent", "any"] = "recurrent"
@@ -46,6 +47,7 @@ VLLM_0_33_0 = Profile(
     copy_source_guard="recurrent",
     clip_stops="clip_unit",
     publish_unkeyed="yes",
+    checkpoint_tail="first",
     attention_limit="current",
     empty_window="one_block",
     lagging_groups="any",

@@ -183,12 +183,8 @@ def mentioned(world: World, request: int) -> bool:
 
 def is_late(world: World, step: Step, request: Request) -> bool:
     """Tell whether a step in flight computed for a request before its last preemption: the oldest ones did (T31.3)."""
-    passed = 0
-    for other in world.steps:
-        if request.request in other.due:
-            passed += share_of(other, request.request).amount
-        if other is step:
-            break
+    until = world.steps[: world.steps.index(step) + 1]
+    passed = sum(share_of(other, request.request).amount for other in until if request.request in other.due)
     return passed <= request.stale
 
 

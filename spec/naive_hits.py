@@ -172,9 +172,9 @@ def joint_hit(config: Config, pool: Pool, prefixes: Prefixes, request: Request) 
     """Return the greatest boundary at which every class can resume, by trying all of them (HB-15).
 
     A class that owes an EAGLE drop may match that much beyond the last hit, as far as tokens are hashed; in a model of one
-    class nothing may.
+    group nothing may.
     """
-    if not config.caching or request.skip_reading:
+    if not config.caching or request.skip_reading or not facts(config).classes:
         return 0
     return _greatest(config, pool, prefixes, request, facts(config).classes)
 
@@ -190,7 +190,7 @@ def _greatest(config: Config, pool: Pool, prefixes: Prefixes, request: Request, 
     known = keys(pool).keys()
     visible: dict[tuple[int, ...], list[int]] = {}
     for members in classes:
-        beyond = margin(config, members) if len(facts(config).classes) > 1 else 0
+        beyond = margin(config, members) if len(config.groups) > 1 else 0
         last = max(request.num_tokens - 1, min(request.num_tokens - 1 + beyond, hashed))
         visible[members] = nodes[: last + 1]
     for n in reversed(range(0, request.num_tokens, alignment(config))):

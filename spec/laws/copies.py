@@ -200,7 +200,8 @@ def _consumer_copies(moment: Moment) -> Findings:
         judged = True
         block = ground.row_block(world, group, entry.row, column)
         request = ground.request_of(after, entry.request)
-        table = (block,) * (column + 1) if request is None else request.groups[group].table
+        gave_up = request is None or ground.is_stale(world, entry, step)
+        table = (block,) * (column + 1) if gave_up or request is None else request.groups[group].table
         sources = [source for g, source, destination in step.copies if (g, destination) == (group, block)]
         if len(sources) != 1 or column >= len(table) or table[column] != block:
             found.append(

@@ -271,7 +271,7 @@ def _announced_once_per_block(moment: Moment) -> Findings:
     if not stored:
         return None
     before, after = _entries(moment)
-    gained = _holders(after - before) - _moved(moment) + Counter(_lost_again(moment))
+    gained = _holders(after - before) - _moved(moment) + Counter(_lost_again(moment)) + Counter(_replaced_at_once(moment))
     found = [
         Evidence.of(
             "a key is announced that no block gets", group=group, node=node, announced=count, blocks=gained[group, node]
@@ -294,6 +294,25 @@ def _lost_again(moment: Moment) -> Iterator[Key]:
         elif event.kind == "removed" and said[_key(event)]:
             said[_key(event)] -= 1
             yield _key(event)
+
+
+def _replaced_at_once(moment: Moment) -> Iterator[Key]:
+    """Yield the keys of full entries that a block lost to the internal checkpoint in it, as soon as it had them (T10.2a).
+
+    Nobody says that they are gone while another block has them.
+    """
+    if not isinstance(moment.action, Allocate):
+        return
+    removed = {_key(event) for event in _events(moment, "removed")}
+    request, world = ground.request_of(moment.after, moment.action.request), moment.after
+    for group, state in enumerate(request.groups if request is not None else ()):
+        end = (state.checkpoint_column + 1) * world.config.groups[group].block_size
+        if request is None or state.checkpoint_column == NOTHING or end > request.num_tokens:
+            continue
+        node = ground.lineage(world.prefixes, request.tip)[end]
+        block = state.table[state.checkpoint_column]
+        if (group, node) not in removed and (node, group, block) not in {(n, g, b) for n, g, _, b in world.pool.entries}:
+            yield group, node
 
 
 LAWS: tuple[Law, ...] = (

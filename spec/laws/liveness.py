@@ -318,11 +318,11 @@ class Resends:
     def promised(self, sent: Sent) -> int:
         """Return the boundary that a resend of a prompt hits at least: ck(P, H), or ck(P, S) where hits are coarse (2.8).
 
-        A model of one class drops its EAGLE unit from what lies below the last token.
+        A model of one group drops its EAGLE unit from what lies below the last token.
         """
         config, facts = self.config, naive_hits.facts(self.config)
         length = len(sent.tokens)
-        if facts.eagle and len(facts.classes) == 1:
+        if facts.eagle and len(config.groups) == 1:
             return max(naive.checkpoint_boundary(length, facts.scheduler_block) - facts.scheduler_block, 0)
         return naive.checkpoint_boundary(length, naive_hits.alignment(config), bool(facts.eagle))
 
@@ -412,6 +412,11 @@ LAWS: tuple[Law, ...] = (
         source="vLLM 0.33.0, #57444",
         faults=("M-RET-1", "M-TAIL-4", "M-PUB-40", "M-PUB-41", "M-PUB-46"),
         check_run=_resend_hits,
-        bent_by=(("prompt_tail", "P"), ("partial_key_after_promotion", "drop"), ("eagle_replay_unit", "S")),
+        bent_by=(
+            ("prompt_tail", "P"),
+            ("partial_key_after_promotion", "drop"),
+            ("eagle_replay_unit", "S"),
+            ("checkpoint_tail", "first"),
+        ),
     ),
 )
