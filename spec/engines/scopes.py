@@ -262,6 +262,8 @@ _MORE: tuple[Scope, ...] = (
         defer_block_free=True,
         bounds={"lookahead": (3,)},
     ),
+    # A window whose blocks at a time are fewer than those of the sequence: only with the cap does every prompt fit.
+    _scope("fa4-w4-gate", _full(4), _window(4, 5), max_model_len=32, num_blocks=13, max_chunk=8, bounds={"gates": (True,)}),
     # Chunked local attention.
     _scope("fa4-c4", _full(4), _chunked(4, 8), max_model_len=32, num_blocks=14, connectors=(False,)),
     _scope("fa2-c4-w4", _full(2), _chunked(4, 8), _window(4, 5), max_model_len=28, num_blocks=20, retention=4),
@@ -324,6 +326,16 @@ _MORE: tuple[Scope, ...] = (
         max_steps_in_flight=2,
         defer_block_free=True,
         connectors=(True,),
+    ),
+    # A scratch block smaller than the hash block, under fine-grained hits.
+    _scope(
+        "fa4-x2-m8",
+        _full(4),
+        Group(SCRATCH, 2),
+        _mamba(8),
+        max_model_len=32,
+        num_blocks=18,
+        connectors=(False,),
     ),
     # A drafter's own group: the EAGLE drop is that group's alone.
     _scope(

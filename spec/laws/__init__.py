@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvproof.spec.exits import UserError
 from kvproof.spec.laws import (
     boundaries,
+    capability,
     contents,
     copies,
     demand,
@@ -56,6 +57,7 @@ ALL: tuple[Law, ...] = _in_order(
         *rows.LAWS,
         *boundaries.LAWS,
         *hits.LAWS,
+        *capability.LAWS,
         *scaling.LAWS,
         *equivalences.LAWS,
         *copies.LAWS,

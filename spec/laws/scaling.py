@@ -79,6 +79,7 @@ def _spans_differ(config: Config) -> Iterator[Evidence]:
         for consumer, actual in (
             ("manager", geometry.effective_block_size(layout.block_size, layout.sharded, layout.dcp_size)),
             ("native connector", reachability.tokens_per_block(layout.block_size, layout.sharded, layout.dcp_size)),
+            ("lazy target", reachability.lazy_span(layout.block_size, layout.sharded, layout.dcp_size)),
         ):
             if actual != expected:
                 yield Evidence.of(
