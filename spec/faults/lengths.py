@@ -79,7 +79,7 @@ LENGTHS: dict[str, int] = {
     "M-PUB-20": 0,
     "M-PUB-22": 0,
     "M-PUB-28": 17,
-    "M-PUB-29": 44,
+    "M-PUB-29": 19,
     "M-PUB-32": 17,
     "M-PUB-33": 18,
     "M-PUB-36": 6,
