@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
+from kvproof.core import kinds
 from kvproof.core import pool as pools
 from kvproof.core import prefixes as paths
 from kvproof.core.records import Event, Record
@@ -63,12 +64,23 @@ def event(config: Config, prefixes: Prefixes, note: Note, medium: str) -> Event:
 
 
 def payload_size(config: Config, group: int, what: int, boundary: int) -> int:
-    """Return the tokens a ``stored`` event carries: E of a full entry, H of a partial one (3.7, EV-2).
+    """Return the tokens a ``stored`` event carries: E of a full entry, those since its parent of a partial one (3.7, EV-2).
 
     A key that is given back (T39) is announced as what its boundary says it is.
     """
     full = boundary % config.sizes[group] == 0 if what == pools.RESTORED else what == pools.FULL
-    return config.sizes[group] if full else config.hash_block_size
+    return config.sizes[group] if full else partial_size(config, group, boundary)
+
+
+def partial_size(config: Config, group: int, boundary: int) -> int:
+    """Return the tokens between a partial key and its parent (3.7, EV-3, field ``partial_parent``).
+
+    The parent of an attention key is the block before it, which was announced; the boundary one hash block before has no key.
+    A recurrent group has keys where its states are, and no block before them need have one: H.
+    """
+    inside = boundary % config.sizes[group]
+    closed = kinds.of(config.groups[group].kind).CAPABILITIES.prefix_closed
+    return inside if inside and closed and config.profile.partial_parent == "block" else config.hash_block_size
 
 
 def parent_boundary(config: Config, group: int, boundary: int, size: int) -> int:

@@ -19,6 +19,7 @@ class Profile:
     deferred_free_order: Literal["per_group", "flattened"] = "per_group"
     eagle_replay_unit: Literal["A", "S"] = "A"
     removed_event: Literal["last_copy", "each_copy"] = "last_copy"
+    partial_parent: Literal["block", "hash"] = "block"
     append_guard: Literal["all_groups", "per_group"] = "all_groups"
     clip_stops: Literal["every_group", "clip_unit"] = "every_group"
     copy_source_guard: Literal["written", "recurrent"] = "written"
@@ -42,6 +43,7 @@ VLLM_0_33_0 = Profile(
     deferred_free_order="flattened",
     eagle_replay_unit="S",
     removed_event="each_copy",
+    partial_parent="hash",
     append_guard="per_group",
     copy_source_guard="recurrent",
     clip_stops="clip_unit",

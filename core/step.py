@@ -10,6 +10,7 @@ from attrs import evolve
 from kvproof.core import actions as act
 from kvproof.core import allocation, events, execute, freeing, lookup, outputs, plans, prefixes, requests, retention, worker
 from kvproof.core import pool as pools
+from kvproof.core.config import Config
 from kvproof.core.errors import (
     AdmissionAfterPreemption,
     AlreadyScheduled,
@@ -30,6 +31,7 @@ from kvproof.core.errors import (
     PhaseError,
     Refusal,
     RowInUse,
+    ShortExternal,
     StaleOutput,
     StatusError,
     StepInFlight,
@@ -39,7 +41,7 @@ from kvproof.core.errors import (
     VictimInFlight,
 )
 from kvproof.core.records import Record
-from kvproof.core.world import NONE, Phase, Request, Status, Step, World
+from kvproof.core.world import NONE, Hit, Phase, Request, Status, Step, World
 
 _NEXT = {
     Phase.IDLE: "open a plan with BeginStep",
@@ -114,7 +116,8 @@ def _lookup(world: World, action: act.Lookup) -> tuple[World, Record]:
             stale=request.stale,
         )
     nodes = prefixes.boundary_nodes(world.prefixes, request.tip, world.config.hash_block_size)
-    hit = lookup.lookup(world.config, world.pool, request, nodes)
+    search = lookup.joint if action.common else lookup.lookup
+    hit = search(world.config, world.pool, request, nodes)
     request = evolve(request, junction=hit.junction)
     world = allocation.with_request(world, request, world.pool, world.plan)
     world = evolve(world, phase=Phase.PLAN_WAITING, hit=hit)
@@ -163,28 +166,51 @@ def _adopted_lists(world: World, action: act.Allocate) -> tuple[tuple[int, ...],
         raise LookupMissing(f"request {action.request} is not running: look it up directly before (T37)")
     if sum(1 for request in world.requests if request.status is Status.RUNNING) >= world.config.max_running:
         raise TooManyRunning(f"{world.config.max_running} requests run already: finish or preempt one first")
-    if action.external == 0 and hit.diverged:
-        raise DivergedHit("a divergent hit needs external tokens: no group state stands at its end (T14.4)")
-    if action.local == hit.local:
-        lists = hit.lists
-    elif action.external and action.local == hit.local - hit.local % world.config.scheduler_block_size:
-        lists = lookup.truncate(world.config, hit.lists, action.local)
-    else:
+    check_divergence(hit, action)
+    aligned = hit.local - hit.local % world.config.scheduler_block_size
+    if action.local not in ((hit.local, aligned) if action.external else (hit.local,)):
         raise LookupMismatch(
-            f"local {action.local} is not the hit of the lookup: give {hit.local}, or with external tokens "
-            f"{hit.local - hit.local % world.config.scheduler_block_size}, the hit rounded down to S (T14)"
+            f"local {action.local} is not the hit of the lookup: give {hit.local}, or with external tokens {aligned}, the hit "
+            "rounded down to S (T14)"
         )
-    if action.external and (action.local % world.config.scheduler_block_size or action.external % world.config.alignment):
+    if action.external:
+        check_external(world.config, hit, action)
+    return hit.lists if action.local == hit.local else lookup.truncate(world.config, hit.lists, action.local)
+
+
+def check_divergence(hit: Hit, action: act.Allocate) -> None:
+    """Refuse a divergent hit without external tokens: no group state stands at its end (T14.4). Raises DivergedHit."""
+    if hit.diverged and not action.external:
+        raise DivergedHit(
+            "a divergent hit needs external tokens, no group state stands at its end: give some, or look the request up again "
+            "with common=True (T14.4)"
+        )
+
+
+def check_external(config: Config, hit: Hit, action: act.Allocate) -> None:
+    """Refuse external tokens that no connector may bring behind a hit (T14.1, T14.3, HB-8).
+
+    They start at a multiple of S, come in multiples of A, and take the place of a local tail only if they reach further.
+    Raises MisalignedExternal or ShortExternal.
+    """
+    if action.local % config.scheduler_block_size or action.external % config.alignment:
         raise MisalignedExternal(
-            f"external tokens start at a multiple of S = {world.config.scheduler_block_size} and come in multiples of "
-            f"A = {world.config.alignment}, got {action.external} at {action.local} (T14, HB-8)"
+            f"external tokens start at a multiple of S = {config.scheduler_block_size} and come in multiples of "
+            f"A = {config.alignment}, got {action.external} at {action.local} (T14, HB-8)"
         )
-    return lists
+    tail = hit.local - action.local
+    if tail and not lookup.replaces_tail(tail, action.external):
+        raise ShortExternal(
+            f"{action.external} external tokens do not reach beyond the {tail} local ones behind {action.local}: keep these, "
+            f"with local={hit.local} and external=0 (T14.3)",
+            tail=tail,
+            external=action.external,
+        )
 
 
 def check_amount(world: World, request: Request, action: act.Allocate) -> None:
     """Refuse amounts beyond the known tokens, hits that leave nothing to compute, and unclipped chunks (T14.5, T22)."""
-    start = request.computed + action.local + action.external
+    start = split_start(request, action)
     if world.config.recurrent and request.status is not Status.RUNNING and start > request.num_tokens - 1:
         raise HitTooLong(
             f"{start} of {request.num_tokens} tokens are hit: with a recurrent group at most one less (T14.5)",
@@ -199,6 +225,11 @@ def check_amount(world: World, request: Request, action: act.Allocate) -> None:
             start=start,
             new_tokens=action.new_tokens,
         )
+
+
+def split_start(request: Request, action: act.Allocate) -> int:
+    """Return where the chunk begins that T22 splits: behind what is computed, hit and loaded (T22, T37.4)."""
+    return request.computed + action.local + action.external
 
 
 def check_end(world: World, request: Request, action: act.Allocate, start: int) -> None:

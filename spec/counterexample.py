@@ -58,6 +58,13 @@ class Settings:
     clip_block_size: int
     append_expansion: int
     connectors: tuple[bool, ...]
+    use_eagle: bool = False
+    num_draft_tokens: int = 0
+    shared_prefix_checkpoint: bool = False
+    checkpoint_alignment: int | None = None
+    defer_block_free: bool = False
+    max_steps_in_flight: int = 1
+    async_outputs: bool = False
     events: bool = False
 
     def config(self, profile: Profile) -> Config:

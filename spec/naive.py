@@ -103,6 +103,11 @@ def columns_needed(num_tokens: int, block_size: int, sharded: bool, dcp_size: in
     return columns
 
 
+def row_step(block_size: int) -> int:
+    """Columns of an attention row come in multiples of this: the fewest whose blocks fill whole 128 tokens (2.5)."""
+    return next(step for step in count(1) if step * block_size % 128 == 0)
+
+
 # --- placement (2.6, DS-2 to DS-4) --------------------------------------------------------------------------------
 
 

@@ -174,19 +174,28 @@ def joint_hit(config: Config, pool: Pool, prefixes: Prefixes, request: Request) 
     A class that owes an EAGLE drop may match that much beyond the last hit, as far as tokens are hashed; in a model of one
     group nothing may.
     """
-    counted = facts(config)
-    if not config.caching or request.skip_reading or not counted.classes:
+    classes = facts(config).classes
+    if not config.caching or request.skip_reading or not classes:
         return 0
+    return _greatest(config, pool, prefixes, request, classes)
+
+
+def class_hit(config: Config, pool: Pool, prefixes: Prefixes, request: Request, members: tuple[int, ...]) -> int:
+    """Return the greatest boundary at which one class of groups can resume, the others left out (CA-6)."""
+    return _greatest(config, pool, prefixes, request, (members,))
+
+
+def _greatest(config: Config, pool: Pool, prefixes: Prefixes, request: Request, classes: tuple[tuple[int, ...], ...]) -> int:
     nodes = ground.lineage(prefixes, request.tip)
     hashed = naive.floor_multiple(request.num_tokens, config.hash_block_size)
     known = keys(pool).keys()
     visible: dict[tuple[int, ...], list[int]] = {}
-    for members in counted.classes:
+    for members in classes:
         beyond = margin(config, members) if len(config.groups) > 1 else 0
         last = max(request.num_tokens - 1, min(request.num_tokens - 1 + beyond, hashed))
         visible[members] = nodes[: last + 1]
     for n in reversed(range(0, request.num_tokens, alignment(config))):
-        if n == 0 or all(class_resumes(config, members, known, visible[members], n) for members in counted.classes):
+        if n == 0 or all(class_resumes(config, members, known, visible[members], n) for members in classes):
             return n
     return 0
 

@@ -127,11 +127,14 @@ def most_drafts(config: Config, request: Request) -> int:
 # --- external tokens ----------------------------------------------------------------------------------------------
 
 
-def external_amounts(config: Config, request: Request, local: int) -> tuple[int, ...]:
-    """Return legal external token counts behind ``local``: multiples of A that leave a token to compute (T14, T29)."""
+def external_amounts(config: Config, request: Request, local: int, tail: int = 0) -> tuple[int, ...]:
+    """Return legal external token counts behind ``local``: multiples of A that leave a token to compute (T14, T29).
+
+    They must reach beyond the local ``tail`` that they take the place of (T14.3).
+    """
     if local % config.scheduler_block_size:
         return ()
-    return tuple(range(config.alignment, request.num_tokens - local, config.alignment))
+    return tuple(n for n in range(config.alignment, request.num_tokens - local, config.alignment) if n > tail)
 
 
 def adoptable(config: Config, hit: Hit) -> tuple[int, ...]:

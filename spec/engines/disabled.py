@@ -313,6 +313,9 @@ def _bad_external(config: Config, request: Request, hit: Hit) -> list[Attempt]:
         found.append((act.Allocate(number, 1, local=aligned, external=1), misaligned))
     if config.alignment > unit and rest > unit:
         found.append((act.Allocate(number, 1, local=aligned, external=unit), misaligned))
+    tail = hit.local - aligned
+    if tail and rest > tail:
+        found.append((act.Allocate(number, 1, local=aligned, external=tail), (errors.ShortExternal,)))
     whole = -(-rest // config.alignment) * config.alignment
     too_long = (errors.HitTooLong if config.recurrent else errors.BeyondKnownTokens,)
     found.append((act.Allocate(number, 1, local=aligned, external=whole), too_long))

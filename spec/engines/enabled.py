@@ -181,6 +181,8 @@ def _planning(world: World, limits: Limits) -> list[Action]:
     if hit is not None and rows_left(world):
         request = next(live for live in world.requests if live.request == hit.request)
         found += first_allocations(config, request, hit, limits)
+    if hit is not None and hit.diverged:
+        found.append(act.Lookup(hit.request, common=True))
     found += [act.Lookup(request.request) for request in waiting(world) if hit is None or request.request != hit.request]
     return found
 
@@ -217,7 +219,7 @@ def first_allocations(config: Config, request: Request, hit: Hit, limits: Limits
         ]
     if limits.external:
         for local in amounts.adoptable(config, hit):
-            for external in amounts.external_amounts(config, request, local):
+            for external in amounts.external_amounts(config, request, local, hit.local - local):
                 found += [
                     act.Allocate(request.request, amount, local=local, external=external, full_sequence=limits.gates[-1])
                     for amount in amounts.amounts(config, request, local + external)[:2]

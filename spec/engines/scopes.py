@@ -124,6 +124,11 @@ _BASE: tuple[Scope, ...] = (
     _scope("fa4-m8-n2-roomy", _full(4), _mamba(8), dcp_size=2, max_model_len=32, num_blocks=40, max_running=4, quick=True),
     # The attention class with the smaller span stands first.
     _scope("fa4r-fa4-m4-n2", _full(4, False), _full(4), _mamba(4), dcp_size=2, max_model_len=24, num_blocks=16),
+    # A model length of many row alignments: where a row is divided by the DCP size shows.
+    _scope("fa4-m4-n2-long", _full(4), _mamba(4), dcp_size=2, max_model_len=512, num_blocks=12, bounds={"max_prompt": 31}),
+    # Sizes that are no powers of two, on two ranks and on eight.
+    _scope("fa3-m9-n2", _full(3), _mamba(9), dcp_size=2, interleave=3, max_model_len=40, num_blocks=14, retention=18),
+    _scope("fa1-m3-n8", _full(1), _mamba(3), dcp_size=8, max_model_len=40, num_blocks=12, retention=0, connectors=(True,)),
     # More requests than worker rows.
     _scope("fa4-m4-rows", _full(4), _mamba(4), max_model_len=24, num_blocks=14, max_running=2, bounds={"max_live": 3}),
     # Hash blocks of one token, two attention sizes under a closed gate, and no caching at all.
@@ -257,6 +262,8 @@ _MORE: tuple[Scope, ...] = (
         defer_block_free=True,
         bounds={"lookahead": (3,)},
     ),
+    # A window whose blocks at a time are fewer than those of the sequence: only with the cap does every prompt fit.
+    _scope("fa4-w4-gate", _full(4), _window(4, 5), max_model_len=32, num_blocks=13, max_chunk=8, bounds={"gates": (True,)}),
     # Chunked local attention.
     _scope("fa4-c4", _full(4), _chunked(4, 8), max_model_len=32, num_blocks=14, connectors=(False,)),
     _scope("fa2-c4-w4", _full(2), _chunked(4, 8), _window(4, 5), max_model_len=28, num_blocks=20, retention=4),
@@ -319,6 +326,16 @@ _MORE: tuple[Scope, ...] = (
         max_steps_in_flight=2,
         defer_block_free=True,
         connectors=(True,),
+    ),
+    # A scratch block smaller than the hash block, under fine-grained hits.
+    _scope(
+        "fa4-x2-m8",
+        _full(4),
+        Group(SCRATCH, 2),
+        _mamba(8),
+        max_model_len=32,
+        num_blocks=18,
+        connectors=(False,),
     ),
     # A drafter's own group: the EAGLE drop is that group's alone.
     _scope(

@@ -370,7 +370,7 @@ class Walker:
         assert hit is not None
         if self.limits.external and (hit.diverged or self.chance(self.habits.external)):
             local = amounts.adoptable(self.config, hit)[0]
-            choices = amounts.external_amounts(self.config, request, local)
+            choices = amounts.external_amounts(self.config, request, local, hit.local - local)
             if choices and self.chance(self.habits.tight):
                 return self._tight(world, request, local, choices)
             if choices:
@@ -378,7 +378,9 @@ class Walker:
                 amount = self._amount(request, local + external)
                 if amount:
                     return act.Allocate(request.request, amount, local=local, external=external, full_sequence=self._gate())
-        if hit.diverged or hit.local >= request.num_tokens:
+        if hit.diverged:
+            return act.Lookup(request.request, common=True)
+        if hit.local >= request.num_tokens:
             return None
         amount = self._amount(request, hit.local)
         if not amount:

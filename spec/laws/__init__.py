@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvproof.spec.exits import UserError
 from kvproof.spec.laws import (
     boundaries,
+    capability,
     contents,
     copies,
     demand,
@@ -30,6 +31,7 @@ FAMILIES: dict[str, str] = {
     "COW": "Copy-on-write",
     "HO": "Handoffs",
     "PC": "Pool conservation",
+    "CA": "Capability and divergence",
     "CC": "Content correctness",
     "LV": "Liveness",
     "RQ": "Requests",
@@ -55,6 +57,7 @@ ALL: tuple[Law, ...] = _in_order(
         *rows.LAWS,
         *boundaries.LAWS,
         *hits.LAWS,
+        *capability.LAWS,
         *scaling.LAWS,
         *equivalences.LAWS,
         *copies.LAWS,

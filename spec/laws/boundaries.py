@@ -360,7 +360,7 @@ LAWS: tuple[Law, ...] = (
         sentence="A key inserted for a block in column j of a table names a boundary in (jE, (j+1)E], the one that the "
         "block's token count says (internal checkpoints excepted).",
         source="vLLM 0.33.0",
-        faults=("M-HASH-1",),
+        faults=("M-HASH-1", "M-PUB-14"),
         check=_key_in_its_column,
     ),
     Law(

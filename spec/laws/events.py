@@ -71,7 +71,9 @@ def _names_its_tokens(moment: Moment) -> Findings:
 
 
 def _sized_by_its_entry(moment: Moment) -> Findings:
-    """EV-2: a full entry carries the tokens of its block, one inside a block those of a hash block."""
+    """EV-2: a full entry carries the tokens of its block, one inside a block those since the block's start (attention) or
+    those of a hash block.
+    """
     stored = _events(moment, "stored")
     if not stored:
         return None
@@ -81,7 +83,8 @@ def _sized_by_its_entry(moment: Moment) -> Findings:
         spans = [ground.span(world.config, event.group)]
         boundary = len(ground.lineage(world.prefixes, event.node)) - 1
         if boundary % spans[0]:
-            spans = [world.config.hash_block_size]
+            attention = world.config.groups[event.group].kind == ground.FULL
+            spans = [boundary % spans[0] if attention else world.config.hash_block_size]
         elif boundary in _partial_at_an_edge(moment, event.group):
             spans.append(world.config.hash_block_size)
         if event.size not in spans:
@@ -128,7 +131,7 @@ def _parent_before_the_payload(moment: Moment) -> Findings:
 
 @define(slots=True)
 class Parents:
-    """Follows a run: the parent of a full attention key was announced before, in its group, and is still keyed (EV-3).
+    """Follows a run: the parent of a full-attention key was announced before, in its group, and is still keyed (EV-3).
 
     ``said`` are the keys that were announced, ``evicted`` those that an eviction by block id took from some block: their
     children may stand without them.
@@ -151,18 +154,22 @@ class Parents:
             self.said.add(_key(event))
 
     def judge(self, world: World, event: Event, kept: set[Key]) -> None:
-        """Look for the parent of one event, if that is a full attention key."""
+        """Look for the parent of one event, if that is a full-attention key with one: of a full entry that of the block before,
+        of a partial one that which the event names.
+        """
         size = ground.span(self.config, event.group)
         path = ground.lineage(world.prefixes, event.node)
         start = len(path) - 1 - size
-        if self.config.groups[event.group].kind != "full_attention" or start <= 0 or start % size:
+        if self.config.groups[event.group].kind != ground.FULL or start + size <= event.size:
             return
-        parent = (event.group, path[start])
+        full = start % size == 0
+        node, what = (path[start], "full") if full else (event.parent, "partial")
+        parent = (event.group, node)
         self.judged += 1
         if parent not in self.said:
-            self.found.append(Evidence.of("the parent of a full key was never announced", **_place(event), parent=path[start]))
+            self.found.append(Evidence.of(f"the parent of a {what} key was never announced", **_place(event), parent=node))
         elif parent not in kept and parent not in self.evicted:
-            self.found.append(Evidence.of("the parent of a full key is gone", **_place(event), parent=path[start]))
+            self.found.append(Evidence.of(f"the parent of a {what} key is gone", **_place(event), parent=node))
 
 
 def _parent_announced_before(config: Config, actions: Sequence[Action]) -> Findings:
@@ -321,21 +328,23 @@ LAWS: tuple[Law, ...] = (
     Law(
         id="EV-2",
         mark="D",
-        sentence="The payload of a full entry has the tokens of one table entry, that of a partial one those of a hash block; "
-        "the device's events always carry one.",
+        sentence="The payload of a full entry has the tokens of one table entry, that of a partial one those since the entry's "
+        "start (attention) or those of a hash block; the device's events always carry one.",
         source="vLLM 0.33.0, #49962",
-        faults=("M-EVT-1",),
+        faults=("M-EVT-1", "M-PUB-8"),
         check=_sized_by_its_entry,
+        bent_by=(("partial_parent", "hash"),),
     ),
     Law(
         id="EV-3",
         mark="S",
-        sentence="The parent of a stored event is the node before its payload; that of a full attention key was announced "
+        sentence="The parent of a stored event is the node before its payload; that of a full-attention key was announced "
         "before and is still keyed, unless blocks were evicted by id.",
         source="vLLM 0.33.0",
-        faults=("M-EVT-3",),
+        faults=("M-EVT-3", "M-PUB-156"),
         check=_parent_before_the_payload,
         check_run=_parent_announced_before,
+        bent_by=(("partial_parent", "hash"),),
     ),
     Law(
         id="EV-4",

@@ -200,6 +200,28 @@ def _hit_is_the_greatest(moment: Moment) -> Findings:
     return ()
 
 
+def _no_class_is_overruled(moment: Moment) -> Findings:
+    """CA-6: the joint hit is not beyond what any class can resume at by itself."""
+    request = _joint_lookup(moment)
+    if request is None or moment.record is None or moment.record.local == 0:
+        return None
+    world = moment.before
+    found = []
+    for members in naive_hits.facts(world.config).classes:
+        own = naive_hits.class_hit(world.config, world.pool, world.prefixes, request, members)
+        if moment.record.local > own:
+            found.append(
+                Evidence.of(
+                    "a joint hit beyond the hit of a group",
+                    request=request.request,
+                    groups=members,
+                    local=moment.record.local,
+                    own=own,
+                )
+            )
+    return found
+
+
 LAWS: tuple[Law, ...] = (
     Law(
         id="HB-8",
@@ -227,7 +249,7 @@ LAWS: tuple[Law, ...] = (
         sentence="At a joint hit every group can resume: attention has a keyed block for every position that it still reads, "
         "a recurrent group the state of exactly that boundary.",
         source="#50493, #50344",
-        faults=("M-HIT-2", "M-HIT-3"),
+        faults=("M-HIT-2", "M-HIT-3", "M-PUB-1", "M-PUB-28", "M-PUB-29", "M-PUB-32", "M-PUB-33"),
         on=(Lookup,),
         check=_hit_is_resumable,
     ),
@@ -254,9 +276,18 @@ LAWS: tuple[Law, ...] = (
         sentence="The joint hit is the greatest aligned boundary within the limit at which every group can resume and those "
         "that owe an EAGLE drop also match what they give up.",
         source="vLLM 0.33.0",
-        faults=("M-HIT-2", "M-HIT-4", "M-HIT-5"),
+        faults=("M-HIT-2", "M-HIT-4", "M-HIT-5", "M-PUB-36"),
         on=(Lookup,),
         check=_hit_is_the_greatest,
         bent_by=(("attention_limit", "current"), ("void_drops", "without_drop"), ("empty_window", "one_block")),
+    ),
+    Law(
+        id="CA-6",
+        mark="S",
+        sentence="The joint hit is not beyond the hit of any group by itself.",
+        source="#50344",
+        faults=("M-PUB-33",),
+        on=(Lookup,),
+        check=_no_class_is_overruled,
     ),
 )

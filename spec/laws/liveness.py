@@ -402,7 +402,7 @@ LAWS: tuple[Law, ...] = (
         mark="C",
         sentence="An action whose precondition holds returns without an error: no broken contract, no empty pool, no crash.",
         source="vLLM 0.33.0",
-        faults=("M-MAM-6", "M-SCR-1", "M-BND-1", "M-DEM-1"),
+        faults=("M-MAM-6", "M-SCR-1", "M-BND-1", "M-DEM-1", "M-PUB-22", "M-PUB-170"),
         check=_no_internal_refusal,
         bent_by=(("recurrent_demand", "capped"), ("lagging_groups", "any")),
     ),
@@ -412,7 +412,7 @@ LAWS: tuple[Law, ...] = (
         sentence="With nothing evicted an identical resend of a computed prompt hits its checkpoint: with fine-grained hits "
         "the last hash boundary before its last token, with EAGLE a unit less, with coarse hits the same in scheduler blocks.",
         source="vLLM 0.33.0, #57444",
-        faults=("M-RET-1", "M-TAIL-4"),
+        faults=("M-RET-1", "M-TAIL-4", "M-PUB-40", "M-PUB-41", "M-PUB-46"),
         check_run=_resend_hits,
         bent_by=(
             ("prompt_tail", "P"),

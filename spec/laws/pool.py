@@ -330,6 +330,10 @@ def _refused_leaves_nothing(moment: Moment) -> Findings:
         expected[block] -= 1
     if tuple(expected) != after.pool.ref:
         found.append(Evidence.of("a refused allocation changed references", expected=tuple(expected), actual=after.pool.ref))
+    if tuple(block for block in after.pool.free if block in before.pool.free) != before.pool.free:
+        found.append(
+            Evidence.of("a refused allocation changed the eviction order", before=before.pool.free, after=after.pool.free)
+        )
     return found
 
 
@@ -443,7 +447,7 @@ LAWS: tuple[Law, ...] = (
         "S",
         "An allocation that passes its check never fails inside.",
         "vLLM 0.33.0, #46892",
-        ("M-COW-8", "M-DEM-1"),
+        ("M-COW-8", "M-DEM-1", "M-PUB-170"),
         on=(Allocate,),
         check=_demand_suffices,
         bent_by=(("recurrent_demand", "capped"),),
@@ -462,7 +466,7 @@ LAWS: tuple[Law, ...] = (
         "S",
         "A refused allocation changes nothing but entries that are no longer read (and the reserved checkpoint).",
         "vLLM 0.33.0",
-        ("M-ATOM-1",),
+        ("M-ATOM-1", "M-PUB-166"),
         on=(Allocate,),
         check=_refused_leaves_nothing,
     ),

@@ -87,7 +87,7 @@ def _capacity_covers_length(config: Config) -> Findings:
         wanted = naive.columns_needed(config.max_model_len, spec.block_size, ground.is_sharded(spec), config.dcp_size)
         if ground.keeps_snapshots(spec):
             wanted += spec.speculative_blocks
-        if spec.kind == ground.SCRATCH:
+        if spec.kind == ground.SCRATCH and group not in config.positional:
             wanted = 1
         wanted *= config.append_expansion
         if config.row_capacity[group] < wanted:
@@ -167,9 +167,9 @@ LAWS: tuple[Law, ...] = (
         "TB-12",
         "D",
         "The worker's rows have a column for the last position of the longest sequence, and the speculative ones behind it; a "
-        "scratch row has one.",
+        "scratch row has one, and no position is mapped to it.",
         "#50493",
-        ("M-GEO-2",),
+        ("M-GEO-2", "M-PUB-20", "M-PUB-22"),
         check_config=_capacity_covers_length,
     ),
     Law(
@@ -177,7 +177,7 @@ LAWS: tuple[Law, ...] = (
         "S",
         "The worker's row of a running request only grows, and the manager never asks for another block in it.",
         "vLLM 0.33.0",
-        ("M-COW-4",),
+        ("M-COW-4", "M-PUB-109"),
         on=(Dispatch,),
         check=_rows_extend,
     ),

@@ -69,11 +69,17 @@ def _spans_differ(config: Config) -> Iterator[Evidence]:
         positions = len(config.cells[group])
         if positions != (expected if ground.has_positions(spec) else 0):
             yield Evidence.of("a block's contents have another span", group=group, expected=expected, actual=positions)
+        if group in naive_hits.facts(config).attention:
+            columns, step = config.row_capacity[group] // config.append_expansion, naive.row_step(spec.block_size)
+            wanted = naive.columns_needed(config.max_model_len, spec.block_size, bool(spec.sharded), config.dcp_size)
+            if not wanted <= columns < wanted + step or columns % step:
+                yield Evidence.of("the worker's rows use another span", group=group, columns=columns, wanted=wanted, step=step)
     for layout in layouts(config):
         expected = naive.span(layout.block_size, layout.sharded, layout.dcp_size)
         for consumer, actual in (
             ("manager", geometry.effective_block_size(layout.block_size, layout.sharded, layout.dcp_size)),
             ("native connector", reachability.tokens_per_block(layout.block_size, layout.sharded, layout.dcp_size)),
+            ("lazy target", reachability.lazy_span(layout.block_size, layout.sharded, layout.dcp_size)),
         ):
             if actual != expected:
                 yield Evidence.of(
@@ -375,9 +381,10 @@ LAWS: tuple[Law, ...] = (
     Law(
         id="DS-1",
         mark="D",
-        sentence="A block of group g spans bs*N tokens iff the group is sharded, else bs; every consumer uses this span.",
+        sentence="A block of group g spans bs*N tokens iff the group is sharded, else bs; every consumer uses this "
+        "span, the worker's rows included.",
         source="#54736, offload-scaling",
-        faults=("M-GEO-1", "M-GEO-3", "M-GEO-4", "M-GEO-6"),
+        faults=("M-GEO-1", "M-GEO-3", "M-GEO-4", "M-GEO-6", "M-PUB-4"),
         check_config=_spans,
     ),
     Law(

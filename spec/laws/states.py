@@ -264,10 +264,9 @@ LAWS: tuple[Law, ...] = (
         "After an allocation the entries that no step reads any more are null, those of tokens in flight counted as read, and "
         "every entry of a live window or chunk is there.",
         "vLLM 0.33.0",
-        ("M-WIN-1",),
+        ("M-WIN-1", "M-PUB-72"),
         on=(Allocate,),
         check=_windows_nulled,
-        later=True,
     ),
     Law(
         "TB-6",
@@ -285,7 +284,7 @@ LAWS: tuple[Law, ...] = (
         "A dispatched step finds blocks in the worker's row at the columns it writes states to, the speculative ones included, "
         "and at the one it reads, which holds the state of the tokens before it.",
         "vLLM 0.33.0, #53142",
-        ("M-MAM-2",),
+        ("M-MAM-2", "M-PUB-66"),
         on=(Dispatch,),
         check=_state_columns_present,
         bent_by=WRONG_CONTENT,

@@ -128,7 +128,7 @@ def _tables_cover_computed(moment: Moment) -> Findings:
     config = moment.after.config
     sizes = {group: ground.span(config, group) for group, spec in enumerate(config.groups) if spec.prefix_cacheable}
     for request in moment.after.requests:
-        if request.status is not Status.RUNNING or request.computed == 0:
+        if request.computed == 0:
             continue
         judged = True
         for group, size in sizes.items():
@@ -344,9 +344,9 @@ LAWS: tuple[Law, ...] = (
     Law(
         "TB-4",
         "S",
-        "The tables of a running request cover its computed tokens in every group.",
+        "The tables of a request cover its computed tokens in every group; while it waits it has neither.",
         "vLLM 0.33.0",
-        ("M-GEO-5",),
+        ("M-GEO-5", "M-PUB-92"),
         on=(Allocate, Dispatch, Output),
         check=_tables_cover_computed,
     ),

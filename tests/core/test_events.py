@@ -93,7 +93,7 @@ def test_keys_that_move_to_a_copy_are_not_announced() -> None:
     """G9: the producer's key 48 goes from block 2 to block 3 without a word."""
     driver = Driver(hybrid(64, 64, hash_block_size=16))
     driver.submit(0, 50)
-    assert allocated(driver, 0, 48) == [("stored", 0, 48, 16), ("stored", 1, 48, 16)]
+    assert allocated(driver, 0, 48) == [("stored", 0, 48, 48), ("stored", 1, 48, 16)]
     assert driver.keys(1) == {48: [2]}
     assert allocated(driver, 0, 2) == []
     assert driver.keys(1) == {48: [3]}
@@ -215,7 +215,7 @@ def planned(config: Config) -> tuple[Driver, list[tuple[object, ...]], list[tupl
 def test_a_roll_back_announces_the_difference() -> None:
     """G17: the plan promoted 48 to 64 and gave 48 back; the withdrawal takes the 64 away, and 48 was there all the time."""
     driver, plan, withdrawal = planned(hybrid(64, 64, hash_block_size=16))
-    assert plan == [("removed", 0, 48), ("stored", 0, 64, 64), ("stored", 0, 48, 16), ("stored", 1, 64, 64)]
+    assert plan == [("removed", 0, 48), ("stored", 0, 64, 64), ("stored", 0, 48, 48), ("stored", 1, 64, 64)]
     assert withdrawal == [("removed", 0, 64), ("removed", 1, 64)]
     assert (driver.keys(0), driver.keys(1)) == ({48: [1]}, {48: [3]})
 
@@ -224,7 +224,7 @@ def test_a_roll_back_announces_what_comes_back() -> None:
     """Without the tail's return the promotion removed 48: the withdrawal announces it again, with H tokens."""
     _, plan, withdrawal = planned(hybrid(64, 64, hash_block_size=16, profile=evolve(SOUND, partial_key_after_promotion="drop")))
     assert plan == [("removed", 0, 48), ("stored", 0, 64, 64), ("stored", 1, 64, 64)]
-    assert withdrawal == [("removed", 0, 64), ("stored", 0, 48, 16), ("removed", 1, 64)]
+    assert withdrawal == [("removed", 0, 64), ("stored", 0, 48, 48), ("removed", 1, 64)]
 
 
 def test_nothing_is_rolled_back_and_nothing_said_if_the_profile_keeps_the_keys() -> None:
@@ -240,6 +240,14 @@ def test_a_key_given_back_is_announced_as_its_boundary_says() -> None:
     pool = keyed((9, 16), each=2)
     other = pools.restore_keys(pool, 1, (5, 0, 8), ((5, 0, 0, 1),))
     assert other.notes == ((pools.LEFT, 9, 0), (pools.RESTORED, 5, 0))
+
+
+def test_a_partial_attention_entry_carries_the_tokens_since_its_block_began() -> None:
+    """Its parent is the block before, which was announced; 0.33.0 names the boundary one hash block before, which was not."""
+    for parent, sizes in (("block", [16, 32, 48]), ("hash", [16, 16, 16])):
+        config = hybrid(64, 64, hash_block_size=16, profile=evolve(SOUND, partial_parent=parent))
+        assert [events.payload_size(config, 0, pools.PARTIAL, boundary) for boundary in (80, 96, 112)] == sizes
+        assert [events.payload_size(config, 1, pools.PARTIAL, boundary) for boundary in (80, 96, 112)] == [16, 16, 16]
 
 
 def test_a_partial_entry_at_the_end_of_a_block_carries_a_hash_block() -> None:
