@@ -207,10 +207,14 @@ def _bad_planning(world: World) -> list[Attempt]:
 def _bad_lookups(world: World, request: Request) -> list[Attempt]:
     """Requests that run, that owe an output, or that wait while this plan preempted somebody."""
     if world.plan.preempted:
-        return [(act.Lookup(request.request), (errors.AdmissionAfterPreemption,))]
-    if request.status is Status.RUNNING:
-        return [(act.Lookup(request.request), (errors.StatusError,))]
-    return [(act.Lookup(request.request), (errors.StaleOutput,))] if flight.owes_output(request) else []
+        why: type[Refusal] = errors.AdmissionAfterPreemption
+    elif request.status is Status.RUNNING:
+        why = errors.StatusError
+    elif flight.owes_output(request):
+        why = errors.StaleOutput
+    else:
+        return []
+    return [(act.Lookup(request.request), (why,)), (act.Lookup(request.request, common=True), (why,))]
 
 
 def _bad_victims(world: World, request: Request, taken: bool) -> list[Attempt]:

@@ -136,6 +136,8 @@ def _cost(actions: Sequence[Action]) -> tuple[int, int, int, int]:
             numbers += max(len(action.tokens) - 1, 0)
         elif isinstance(action, act.Preempt | act.Withdraw):
             numbers += action.drop_stale
+        elif isinstance(action, act.Lookup):
+            numbers += action.common
     return len(actions), prompts, numbers, len(_crossed(actions))
 
 
@@ -258,6 +260,8 @@ def _simpler_actions(action: Action) -> Iterator[Action]:
         yield from _simpler_allocations(action)
     elif isinstance(action, act.Preempt | act.Withdraw) and action.drop_stale:
         yield evolve(action, drop_stale=False)
+    elif isinstance(action, act.Lookup) and action.common:
+        yield evolve(action, common=False)
 
 
 def _simpler_allocations(action: act.Allocate) -> Iterator[Action]:

@@ -21,6 +21,7 @@ from kvproof.spec.engines import flight
 from kvproof.spec.laws.base import Moment
 
 NAMES: tuple[str, ...] = (
+    "divergent hit looked up anew",
     "window entry nulled",
     "hit with leading nulls",
     "hit behind whole local chunks",
@@ -92,6 +93,8 @@ def _windowed(config: Config) -> list[int]:
 
 def _lookup(moment: Moment, action: act.Lookup, record: Record) -> Iterator[str]:
     world, config = moment.before, moment.before.config
+    if action.common and world.hit is not None and world.hit.diverged:
+        yield "divergent hit looked up anew"
     if record.local:
         for group in _windowed(config):
             if record.lists[group][:1] == (NULL_BLOCK,):
