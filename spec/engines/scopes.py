@@ -262,6 +262,18 @@ _MORE: tuple[Scope, ...] = (
         defer_block_free=True,
         bounds={"lookahead": (3,)},
     ),
+    # A window of one token reads nothing that is cached; two windows that drop verify each other's candidates.
+    _scope("fa4-w4-one", _full(4), _window(4, 1), max_model_len=24, num_blocks=14, retention=8),
+    _scope(
+        "w2-w2-eagle",
+        _window(2, 2),
+        _window(2, 5),
+        max_model_len=14,
+        num_blocks=14,
+        retention=8,
+        use_eagle=True,
+        bounds={"contexts": (0,), "alphabet": (0,)},
+    ),
     # A window whose blocks at a time are fewer than those of the sequence: only with the cap does every prompt fit.
     _scope("fa4-w4-gate", _full(4), _window(4, 5), max_model_len=32, num_blocks=13, max_chunk=8, bounds={"gates": (True,)}),
     # Chunked local attention.

@@ -99,7 +99,7 @@ FAULTS: tuple[Fault, ...] = (
         "tests/core/test_lookup.py",
         ("HB-15",),
         profile=("empty_window", "one_block"),
-        scopes=("fa4-w4",),
+        scopes=("fa4-w4-one",),
     ),
     Fault(
         "M-HIT-7",
@@ -107,7 +107,7 @@ FAULTS: tuple[Fault, ...] = (
         "tests/core/test_lookup.py",
         ("HB-15",),
         profile=("void_drops", "without_drop"),
-        scopes=("w4-fa4-w8-eagle-async",),
+        scopes=("w2-w2-eagle",),
     ),
     Fault(
         "M-DIV-4",
