@@ -174,9 +174,10 @@ def joint_hit(config: Config, pool: Pool, prefixes: Prefixes, request: Request) 
     A class that owes an EAGLE drop may match that much beyond the last hit, as far as tokens are hashed; in a model of one
     group nothing may.
     """
-    if not config.caching or request.skip_reading or not facts(config).classes:
+    classes = facts(config).classes
+    if not config.caching or request.skip_reading or not classes:
         return 0
-    return _greatest(config, pool, prefixes, request, facts(config).classes)
+    return _greatest(config, pool, prefixes, request, classes)
 
 
 def class_hit(config: Config, pool: Pool, prefixes: Prefixes, request: Request, members: tuple[int, ...]) -> int:

@@ -56,12 +56,18 @@ NAMES: tuple[str, ...] = (
     "free deferred",
     "deferred free released",
     "refused while frees wait",
+    "event of a new key",
+    "event of a lost key",
+    "event of a cleared cache",
 )
 """What :func:`at` may yield; ``witnesses`` adds the ones that need a memory."""
+
+_EVENTS = {"stored": "event of a new key", "removed": "event of a lost key", "cleared": "event of a cleared cache"}
 
 
 def at(moment: Moment, record: Record) -> Iterator[str]:
     """Yield the names of the situations that an accepted action shows."""
+    yield from dict.fromkeys(_EVENTS[event.kind] for event in record.events)
     if moment.before.phase is not Phase.IDLE and isinstance(moment.action, act.Execute):
         yield "step executed while a plan is open"
     seen = _SEEN.get(type(moment.action))

@@ -429,11 +429,13 @@ def walk(
     limits: Limits | None = None,
     disabled_every: int = DISABLED_EVERY,
     only: str = "",
+    whole: bool = True,
 ) -> WalkResult:
     """Walk ``steps`` actions from the new world; stop at the first violation that no profile field explains.
 
     ``seed`` is any text. Every ``disabled_every``-th attempt is one that must be refused (0: none). ``only`` names the
-    one law or rule whose violations count, bent ones included; everything else is passed over.
+    one law or rule whose violations count, bent ones included; everything else is passed over. ``whole``: the laws that run
+    the actions again, under another configuration or without a cache, are judged at the end, too.
     """
     walker = Walker.of(config, limits or amounts.limits_for(config), seed)
     judge = Judge(laws)
@@ -459,7 +461,7 @@ def walk(
             actions.append(action)
         found += here
         world = moment.after
-    if laws and not _ends(found, only):
+    if laws and whole and not _ends(found, only):
         legal = True
         found += _counting(judge.run(config, actions), only)
     return WalkResult(tuple(actions), tuple(found), dict(judge.premises), dict(tracker.counts), tried, legal)

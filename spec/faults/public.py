@@ -5,6 +5,8 @@ Each replacement does what the report describes, at the place of the model that 
 
 from __future__ import annotations
 
+from typing import Any
+
 from attrs import asdict, evolve, frozen
 
 from kvproof.core import allocation, contents, events, execute, geometry, kinds, lookup, outputs, plans, requests, worker
@@ -132,8 +134,8 @@ def _lookup_remembered(world: World, request: Request, work: Work, states: alloc
     world = _refused(world, request, work, states, lists)
     if hit is None:
         return world
-    fields = asdict(request, recurse=False) | {"groups": tuple(states)}
-    fields |= {"remembered": hit, "tokens_then": request.num_tokens}
+    fields: dict[str, Any] = asdict(request, recurse=False)
+    fields |= {"groups": tuple(states), "remembered": hit, "tokens_then": request.num_tokens}
     keeper = _Remembering(**fields)
     others = tuple(keeper if other.request == request.request else other for other in world.requests)
     return evolve(world, requests=others)
@@ -253,11 +255,14 @@ def _delta_survives(world: World, request: Request, drop_stale: bool = False) ->
         told = [len(group[row]) // world.config.append_expansion for group in rows]
     stash = tuple(state.table[sent:] for state, sent in zip(request.groups, told, strict=True))
     world, record = _preempt(world, request, drop_stale)
-    stashed = tuple(
-        _Stashing(**(asdict(other, recurse=False) | {"stash": stash})) if other.request == request.request else other
-        for other in world.requests
-    )
+    stashed = tuple(_stashing(other, stash) if other.request == request.request else other for other in world.requests)
     return evolve(world, requests=stashed), record
+
+
+def _stashing(request: Request, stash: Lists) -> _Stashing:
+    fields: dict[str, Any] = asdict(request, recurse=False)
+    fields["stash"] = stash
+    return _Stashing(**fields)
 
 
 def _delta_emitted_again(world: World, live: dict[int, Request]) -> tuple[Worker, tuple[Scheduled, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kvproof.core.actions import EvictBlocks, Execute, Finish, Output, ResetCache
 from kvproof.core.world import World
 from kvproof.spec import ground
-from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
+from kvproof.spec.laws.base import WRONG_CONTENT, Evidence, Findings, Law, Moment
 
 
 def _attention_reads(moment: Moment) -> Findings:
@@ -139,7 +139,7 @@ LAWS: tuple[Law, ...] = (
         ("M-COW-2", "M-TBL-2", "M-KEY-2", "M-WIN-1"),
         on=(Execute,),
         check=_attention_reads,
-        bent_by=(("withdrawn_keys", "keep"), ("copy_source_guard", "recurrent")),
+        bent_by=(*WRONG_CONTENT, ("lagging_groups", "any")),
     ),
     Law(
         "CC-2",
@@ -150,7 +150,7 @@ LAWS: tuple[Law, ...] = (
         ("M-MAM-2", "M-HIT-2", "M-HIT-3", "M-SPEC-3", "M-ZERO-2", "M-MAM-7", "M-PUB-66", "M-PUB-68"),
         on=(Execute,),
         check=_state_reads,
-        bent_by=(("withdrawn_keys", "keep"), ("clip_stops", "clip_unit")),
+        bent_by=WRONG_CONTENT,
     ),
     Law(
         "CC-3",
@@ -160,6 +160,6 @@ LAWS: tuple[Law, ...] = (
         ("M-PRE-1", "M-MAM-5", "M-CACHE-2", "M-CKPT-1", "M-MAM-7", "M-MAM-8", "M-PUB-1", "M-PUB-14", "M-PUB-57"),
         on=(Execute, Output, Finish, ResetCache, EvictBlocks),
         check=_keys_true,
-        bent_by=(("withdrawn_keys", "keep"), ("clip_stops", "clip_unit"), ("copy_source_guard", "recurrent")),
+        bent_by=WRONG_CONTENT,
     ),
 )

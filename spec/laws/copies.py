@@ -8,7 +8,7 @@ from kvproof.core.actions import Allocate, Drain, Execute, Lookup, Preempt, With
 from kvproof.core.records import Record
 from kvproof.core.world import Scheduled, Status, Step, World
 from kvproof.spec import ground
-from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
+from kvproof.spec.laws.base import WRONG_CONTENT, Evidence, Findings, Law, Moment
 
 
 def _step_at(moment: Moment, *parts: str) -> Step | None:
@@ -457,6 +457,7 @@ LAWS: tuple[Law, ...] = (
         ("M-COW-1",),
         on=(Execute,),
         check=_writes_own_blocks,
+        bent_by=(("withdrawn_keys", "keep"),),
     ),
     Law(
         "COW-2",
@@ -486,7 +487,7 @@ LAWS: tuple[Law, ...] = (
         ("M-COW-6", "M-COW-11", "M-PRE-1"),
         on=(Execute,),
         check=_sources_written,
-        bent_by=(("withdrawn_keys", "keep"), ("copy_source_guard", "recurrent")),
+        bent_by=WRONG_CONTENT,
     ),
     Law(
         "COW-5",
@@ -496,6 +497,7 @@ LAWS: tuple[Law, ...] = (
         ("M-COW-7",),
         on=(Allocate, Execute),
         check=_producer_moves,
+        bent_by=WRONG_CONTENT,
     ),
     Law(
         "COW-7",

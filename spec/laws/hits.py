@@ -279,7 +279,7 @@ LAWS: tuple[Law, ...] = (
         faults=("M-HIT-2", "M-HIT-4", "M-HIT-5", "M-PUB-36"),
         on=(Lookup,),
         check=_hit_is_the_greatest,
-        bent_by=(("attention_limit", "current"),),
+        bent_by=(("attention_limit", "current"), ("void_drops", "without_drop"), ("empty_window", "one_block")),
     ),
     Law(
         id="CA-6",

@@ -227,7 +227,9 @@ def _no_internal_refusal(moment: Moment) -> Findings:
         return ()
     if judge.is_internal(refusal):
         values = (("code", refusal.code), ("reason", refusal.message))
-        return [Evidence("an action ends in an internal error", values, bendable=isinstance(refusal, PoolExhausted))]
+        # Under "lagging_groups = any" a list that is too short reaches T15, as in the engine.
+        cut = {"group", "blocks", "tokens"} <= refusal.values.keys()
+        return [Evidence("an action ends in an internal error", values, bendable=cut or isinstance(refusal, PoolExhausted))]
     return None
 
 
@@ -402,7 +404,7 @@ LAWS: tuple[Law, ...] = (
         source="vLLM 0.33.0",
         faults=("M-MAM-6", "M-SCR-1", "M-BND-1", "M-DEM-1", "M-PUB-22", "M-PUB-170"),
         check=_no_internal_refusal,
-        bent_by=(("recurrent_demand", "capped"),),
+        bent_by=(("recurrent_demand", "capped"), ("lagging_groups", "any")),
     ),
     Law(
         id="LV-10",

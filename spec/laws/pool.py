@@ -307,8 +307,8 @@ def _refused_leaves_nothing(moment: Moment) -> Findings:
     old, new = ground.request_of(before, action.request), ground.request_of(after, action.request)
     if old is None or new is None:
         return [*found, Evidence.of("a refused allocation lost its request", request=action.request)]
-    numbers = ("status", "computed", "in_flight", "num_tokens", "tip", "junction", "num_preemptions")
-    numbers = (*numbers, "placeholders", "stale", "drop_stale")
+    lengths = ("computed", "in_flight", "num_tokens", "placeholders", "stale")
+    numbers = (*lengths, "status", "tip", "junction", "num_preemptions", "drop_stale")
     found += [
         Evidence.of(f"a refused allocation changed {name}", before=getattr(old, name), after=getattr(new, name))
         for name in numbers

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kvproof.core.actions import Allocate, Dispatch, Output
 from kvproof.core.world import NONE, Request, Scheduled, Status, World
 from kvproof.spec import ground
-from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
+from kvproof.spec.laws.base import WRONG_CONTENT, Evidence, Findings, Law, Moment
 from kvproof.spec.laws.tables import TABLES_CHANGE
 
 # --- TB-5 -----------------------------------------------------------------------------------------------------------
@@ -275,6 +275,7 @@ LAWS: tuple[Law, ...] = (
         ("M-MAM-2", "M-PUB-66"),
         on=(Dispatch,),
         check=_state_columns_present,
+        bent_by=WRONG_CONTENT,
     ),
     Law(
         "TB-10",

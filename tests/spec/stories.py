@@ -76,6 +76,26 @@ class Run:
             self.do(act.Allocate(request, amount, local=0 if at else local), f"allocate {request} {at}")
             self.step(f"{request} {at}", act.Output(request, (token,) if at == len(amounts) - 1 else ()))
 
+    def compute_all(self, request: int, token: int = 1) -> None:
+        """Admit a request and compute it to the end of its prompt, in the largest chunks that are legal."""
+        self.do(act.BeginStep())
+        local = answer(self.do(act.Lookup(request))).local
+        done, length = local, self.tokens_of(request)
+        while True:
+            chunks = (act.Allocate(request, size, local=local) for size in range(length - done, 0, -1))
+            self.do(next(chunk for chunk in chunks if attempt(self.world, chunk).refusal is None))
+            done, local = done + self.world.plan.scheduled[-1].amount, 0
+            self.step(f"{request} to {done}", act.Output(request, (token,) if done == length else ()))
+            if done == length:
+                return
+            self.do(act.BeginStep())
+
+    def tokens_of(self, request: int) -> int:
+        """Return how many tokens of a request are known."""
+        found = ground.request_of(self.world, request)
+        assert found is not None
+        return found.num_tokens
+
 
 def whole_step(*outputs: act.Output) -> list[Action]:
     """Return the actions that close a plan, execute its step and process these outputs."""
