@@ -56,6 +56,8 @@ def _chunked(block_size: int, chunk: int) -> Group:
     return Group(CHUNKED, block_size, window=chunk)
 
 
+_EIGHTS = (_full(8), _mamba(8))
+
 _BASE: tuple[Scope, ...] = (
     # One group: hash blocks are blocks, hits are whole blocks.
     _scope("fa4", _full(4), max_model_len=32, num_blocks=10),
@@ -400,6 +402,10 @@ _MORE: tuple[Scope, ...] = (
         checkpoint_alignment=2,
         events=True,
         quick=True,
+    ),
+    # A backend that exports at every fourth token only: where the prompt's own checkpoint is not one of them, a chunk ends there.
+    _scope(
+        "fa8-m8-h2-ckpt4", *_EIGHTS, hash_block_size=2, max_model_len=40, num_blocks=40, use_eagle=True, checkpoint_alignment=4
     ),
     _scope(
         "fa4-m4+2-n2-eagle-ckpt",

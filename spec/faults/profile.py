@@ -117,4 +117,12 @@ FAULTS: tuple[Fault, ...] = (
         profile=("lagging_groups", "any"),
         scopes=("fa4-m4-w2-h2-eagle",),
     ),
+    Fault(
+        "M-CKPT-2",
+        "a chunk that exports an internal checkpoint registers nothing at its end, where the prompt's own checkpoint may lie",
+        "walks",
+        ("LV-10",),
+        profile=("checkpoint_tail", "first"),
+        scopes=("fa8-m8-h2-ckpt4",),
+    ),
 )
