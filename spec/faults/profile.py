@@ -113,7 +113,7 @@ FAULTS: tuple[Fault, ...] = (
         "M-DIV-4",
         "a window may lag behind a divergent hit, although no connector brings what it reads before the external tokens",
         "tests/core/test_lookup.py",
-        ("CC-1",),
+        ("CA-5", "CC-1"),
         profile=("lagging_groups", "any"),
         scopes=("fa4-m4-w2-h2-eagle",),
     ),
