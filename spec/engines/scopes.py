@@ -56,6 +56,8 @@ def _chunked(block_size: int, chunk: int) -> Group:
     return Group(CHUNKED, block_size, window=chunk)
 
 
+_EIGHTS = (_full(8), _mamba(8))
+
 _BASE: tuple[Scope, ...] = (
     # One group: hash blocks are blocks, hits are whole blocks.
     _scope("fa4", _full(4), max_model_len=32, num_blocks=10),
@@ -262,6 +264,18 @@ _MORE: tuple[Scope, ...] = (
         defer_block_free=True,
         bounds={"lookahead": (3,)},
     ),
+    # A window of one token reads nothing that is cached; two windows that drop verify each other's candidates.
+    _scope("fa4-w4-one", _full(4), _window(4, 1), max_model_len=24, num_blocks=14, retention=8),
+    _scope(
+        "w2-w2-eagle",
+        _window(2, 2),
+        _window(2, 5),
+        max_model_len=14,
+        num_blocks=14,
+        retention=8,
+        use_eagle=True,
+        bounds={"contexts": (0,), "alphabet": (0,)},
+    ),
     # A window whose blocks at a time are fewer than those of the sequence: only with the cap does every prompt fit.
     _scope("fa4-w4-gate", _full(4), _window(4, 5), max_model_len=32, num_blocks=13, max_chunk=8, bounds={"gates": (True,)}),
     # Chunked local attention.
@@ -388,6 +402,10 @@ _MORE: tuple[Scope, ...] = (
         checkpoint_alignment=2,
         events=True,
         quick=True,
+    ),
+    # A backend that exports at every fourth token: where the own checkpoint of a prompt is not one of them, a chunk ends there.
+    _scope(
+        "fa8-m8-h2-ckpt4", *_EIGHTS, hash_block_size=2, max_model_len=40, num_blocks=40, use_eagle=True, checkpoint_alignment=4
     ),
     _scope(
         "fa4-m4+2-n2-eagle-ckpt",

@@ -70,7 +70,7 @@ FAULTS: tuple[Fault, ...] = (
         "M-HIT-2",
         "where a recurrent group misses, the attention hit is kept and an empty state is resumed",
         "#45238, #47491",
-        ("HB-10", "HB-12", "HB-15", "CC-2"),
+        ("HB-10", "HB-12", "HB-15", "CA-6", "CC-2"),
         ((recurrent, "find_hit", _miss_is_a_hit),),
         scopes=("fa4-m4-m4-n2", "fa2-m4-n4"),
     ),
