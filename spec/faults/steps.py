@@ -49,6 +49,6 @@ FAULTS: tuple[Fault, ...] = (
         "#49620",
         ("RQ-4",),
         ((requests, "owes_late_output", _nothing_owed),),
-        scopes=("fa4-ahead-defer",),
+        scopes=("fa1-m2+1-w4-n4-draft1", "fa2-st4-n2-eagle-ahead"),
     ),
 )
