@@ -155,6 +155,7 @@ CASES: list[tuple[str, str, Callable[[], Moments], str, Tamper]] = [
     ("HB-10", "no state of the hit", consumer, "lookup 1", without(12, 1)),
     ("HB-12", "no replicated state", consumer, "lookup 1", without(12, 1)),
     ("HB-13", "a second partial key", consumer, "allocate 0 0", with_entry(4, 0, 99, 1)),
+    ("CA-6", "a hit beyond what one class can resume at", consumer, "lookup 1", without(12, 1)),
     ("HB-15", "a shorter hit", consumer, "lookup 1", recorded(local=8)),
     ("HB-15", "nothing hit", consumer, "lookup 1", recorded(local=0)),
     ("HB-15", "a hit that is not there", consumer, "lookup 1", without(8, 0)),
