@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 
 from kvproof.core import actions as act
-from kvproof.core.config import Config, Group, configure
+from kvproof.core.config import SOUND, VLLM_0_33_0, Config, Group, Profile, configure
 from kvproof.core.contents import GARBAGE
 from kvproof.core.world import World
 from kvproof.spec import ground, naive, naive_hits
@@ -27,6 +27,7 @@ from tests.spec.stories import (
     judged,
     put,
     recorded,
+    run_law,
     with_content,
     with_pool,
     with_row,
@@ -355,3 +356,33 @@ def test_lv_8_wants_a_request_admitted_that_is_alone_and_fits():
     tight = before(lambda w: evolve(w, config=evolve(w.config, num_blocks=8)))
     assert judged("LV-8", tight(moment)) is None
     assert judged("LV-8", acted(full_sequence=True)(moment)) is None
+
+
+# --- LV-10 and the internal checkpoint ----------------------------------------------------------------------------------
+
+
+def resent_behind_a_checkpoint(profile: Profile) -> Run:
+    """EAGLE, a backend that exports at multiples of 8, P = 13: the chunk to ck(13, 2) = 10 also exports the state at 8."""
+    groups = (Group("full_attention", 8), Group("mamba_align", 8))
+    config = configure(
+        groups, hash_block_size=2, num_blocks=20, use_eagle=True, checkpoint_alignment=8, retention=None, profile=profile
+    )
+    run = Run(config)
+    run.do(act.Submit(0, PROMPT[:13]))
+    run.compute(0, 10, 3)
+    run.do(act.Submit(1, PROMPT[:13]))
+    run.do(act.BeginStep())
+    run.do(act.Lookup(1), "resend")
+    return run
+
+
+def test_a_chunk_with_an_internal_checkpoint_keeps_the_prompt_checkpoint_at_its_end():
+    run = resent_behind_a_checkpoint(SOUND)
+    assert answer(run.named["resend"]).local == 10
+    assert run_law("LV-10", run.world.config, run.actions) == []
+    run = resent_behind_a_checkpoint(VLLM_0_33_0)
+    assert answer(run.named["resend"]).local == 8
+    found = run_law("LV-10", run.world.config, run.actions)
+    assert found
+    assert dict(found[0].values)["expected"] == 10
+    assert ("checkpoint_tail", VLLM_0_33_0.checkpoint_tail) in LAWS["LV-10"].bent_by
