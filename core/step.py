@@ -132,12 +132,13 @@ def _allocate(world: World, action: act.Allocate) -> tuple[World, Record]:
     sizes = (action.new_tokens, action.local, action.external, action.lookahead, *action.drafts)
     if min(sizes) < 0 or action.new_tokens == 0:
         raise NothingToAllocate(f"new tokens must be positive and no count or draft negative, got {sizes} (T16)")
+    hit = None
     if request.status is Status.RUNNING:
         _check_running(world, action)
-        lists: tuple[tuple[int, ...], ...] = ((),) * len(world.config.groups)
     else:
-        lists = _adopted_lists(world, action)
+        hit = _adopted_hit(world, action)
     check_amount(world, request, action)
+    lists = ((),) * len(world.config.groups) if hit is None else adopted_lists(world.config, hit, action.local)
     wanted = allocation.wanted_tokens(
         world.config, request, action.new_tokens, action.local, action.external, action.lookahead, action.drafts
     )
@@ -159,8 +160,8 @@ def _check_running(world: World, action: act.Allocate) -> None:
         raise LookupMismatch(f"request {action.request} is running and adopts nothing: local and external are 0 (T16.5)")
 
 
-def _adopted_lists(world: World, action: act.Allocate) -> tuple[tuple[int, ...], ...]:
-    """Return the lists a first allocation adopts: the hit, or its truncation under external tokens (T14, T15)."""
+def _adopted_hit(world: World, action: act.Allocate) -> Hit:
+    """Return the hit that a first allocation adopts, whole or, under external tokens, rounded down to S (T14)."""
     hit = world.hit
     if hit is None or hit.request != action.request:
         raise LookupMissing(f"request {action.request} is not running: look it up directly before (T37)")
@@ -175,7 +176,12 @@ def _adopted_lists(world: World, action: act.Allocate) -> tuple[tuple[int, ...],
         )
     if action.external:
         check_external(world.config, hit, action)
-    return hit.lists if action.local == hit.local else lookup.truncate(world.config, hit.lists, action.local)
+    return hit
+
+
+def adopted_lists(config: Config, hit: Hit, local: int) -> tuple[tuple[int, ...], ...]:
+    """Return the lists of a hit, cut if only ``local`` tokens of it are adopted (T15)."""
+    return hit.lists if local == hit.local else lookup.truncate(config, hit.lists, local)
 
 
 def check_divergence(hit: Hit, action: act.Allocate) -> None:

@@ -403,7 +403,7 @@ _MORE: tuple[Scope, ...] = (
         events=True,
         quick=True,
     ),
-    # A backend that exports at every fourth token only: where the prompt's own checkpoint is not one of them, a chunk ends there.
+    # A backend that exports at every fourth token: where the own checkpoint of a prompt is not one of them, a chunk ends there.
     _scope(
         "fa8-m8-h2-ckpt4", *_EIGHTS, hash_block_size=2, max_model_len=40, num_blocks=40, use_eagle=True, checkpoint_alignment=4
     ),

@@ -91,7 +91,7 @@ FAULTS: tuple[Fault, ...] = (
         "#57444",
         ("LV-10",),
         profile=("eagle_replay_unit", "S"),
-        scopes=("fa4-m4-w2-h2-eagle",),
+        scopes=("many-n4", "fa4-m4-w2-h2-eagle"),
     ),
     Fault(
         "M-HIT-6",
@@ -113,9 +113,9 @@ FAULTS: tuple[Fault, ...] = (
         "M-DIV-4",
         "a window may lag behind a divergent hit, although no connector brings what it reads before the external tokens",
         "tests/core/test_lookup.py",
-        ("CC-1",),
+        ("CA-5", "CC-1"),
         profile=("lagging_groups", "any"),
-        scopes=("fa4-m4-w2-h2-eagle",),
+        scopes=("fa4-m4-w2-h2-eagle", "many-n2"),
     ),
     Fault(
         "M-CKPT-2",

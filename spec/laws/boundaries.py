@@ -343,7 +343,6 @@ LAWS: tuple[Law, ...] = (
         source="vLLM 0.33.0",
         faults=("M-SCR-1",),
         check_config=_accepted_sizes,
-        later=True,
     ),
     Law(
         id="HB-2",
@@ -352,7 +351,6 @@ LAWS: tuple[Law, ...] = (
         source="vLLM 0.33.0",
         faults=("M-SPEC-1",),
         check=_key_within_known_tokens,
-        later=True,
     ),
     Law(
         id="HB-3",
@@ -413,6 +411,5 @@ LAWS: tuple[Law, ...] = (
         faults=("M-SPEC-1",),
         on=(Allocate, Output),
         check=_only_confirmed_tokens_are_keyed,
-        later=True,
     ),
 )

@@ -256,9 +256,10 @@ LAWS: tuple[Law, ...] = (
         mark="S",
         sentence="The lists of a hit are cut at block edges only, and no further than they reach (recurrent ones excepted).",
         source="#50344",
-        faults=("M-DIV-3",),
+        faults=("M-DIV-3", "M-DIV-4"),
         on=(Allocate,),
         check=_cut_where_it_may_be,
+        bent_by=(("lagging_groups", "any"),),
     ),
     Law(
         id="CA-7",

@@ -136,7 +136,7 @@ LAWS: tuple[Law, ...] = (
         "Every attention read of a request finds, at each position of its window or chunk, the request's own prefix through "
         "it, drafts included.",
         "#50493, #54736, vLLM 0.33.0",
-        ("M-COW-2", "M-TBL-2", "M-KEY-2", "M-WIN-1"),
+        ("M-COW-2", "M-TBL-2", "M-KEY-2", "M-WIN-1", "M-DIV-4"),
         on=(Execute,),
         check=_attention_reads,
         bent_by=(*WRONG_CONTENT, ("lagging_groups", "any")),
@@ -160,6 +160,6 @@ LAWS: tuple[Law, ...] = (
         ("M-PRE-1", "M-MAM-5", "M-CACHE-2", "M-CKPT-1", "M-MAM-7", "M-MAM-8", "M-PUB-1", "M-PUB-14", "M-PUB-57"),
         on=(Execute, Output, Finish, ResetCache, EvictBlocks),
         check=_keys_true,
-        bent_by=WRONG_CONTENT,
+        bent_by=(*WRONG_CONTENT, ("lagging_groups", "any")),
     ),
 )

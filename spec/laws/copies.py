@@ -460,7 +460,7 @@ LAWS: tuple[Law, ...] = (
         ("M-COW-1",),
         on=(Execute,),
         check=_writes_own_blocks,
-        bent_by=(("withdrawn_keys", "keep"),),
+        bent_by=(("withdrawn_keys", "keep"), ("lagging_groups", "any")),
     ),
     Law(
         "COW-2",

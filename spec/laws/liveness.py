@@ -397,7 +397,6 @@ LAWS: tuple[Law, ...] = (
         faults=("M-WIN-2",),
         on=(Allocate,),
         check=_no_deadlock,
-        later=True,
     ),
     Law(
         id="LV-9",
@@ -414,7 +413,7 @@ LAWS: tuple[Law, ...] = (
         sentence="With nothing evicted an identical resend of a computed prompt hits its checkpoint: with fine-grained hits "
         "the last hash boundary before its last token, with EAGLE a unit less, with coarse hits the same in scheduler blocks.",
         source="vLLM 0.33.0, #57444",
-        faults=("M-RET-1", "M-TAIL-4", "M-PUB-40", "M-PUB-41", "M-PUB-46"),
+        faults=("M-RET-1", "M-TAIL-4", "M-PUB-40", "M-PUB-41", "M-PUB-46", "M-CKPT-2"),
         check_run=_resend_hits,
         bent_by=(
             ("prompt_tail", "P"),

@@ -450,7 +450,7 @@ LAWS: tuple[Law, ...] = (
         ("M-COW-8", "M-DEM-1", "M-PUB-170"),
         on=(Allocate,),
         check=_demand_suffices,
-        bent_by=(("recurrent_demand", "capped"),),
+        bent_by=(("recurrent_demand", "capped"), ("lagging_groups", "any")),
     ),
     Law(
         "PC-8",
@@ -497,6 +497,5 @@ LAWS: tuple[Law, ...] = (
         ("M-DEF-1",),
         check=_deferred_like_immediate,
         bent_by=(("deferred_free_order", "flattened"),),
-        later=True,
     ),
 )

@@ -237,7 +237,6 @@ LAWS: tuple[Law, ...] = (
         "vLLM 0.33.0",
         ("M-INF-1",),
         check=_in_flight_adds_up,
-        later=True,
     ),
     Law(
         "RQ-2",
@@ -248,7 +247,6 @@ LAWS: tuple[Law, ...] = (
         ("M-LATE-1",),
         on=(Output,),
         check=_late_changes_nothing,
-        later=True,
     ),
     Law(
         "RQ-3",
@@ -259,7 +257,6 @@ LAWS: tuple[Law, ...] = (
         ("M-SPEC-2", "M-SPEC-3"),
         on=(Output,),
         check=_drafts_are_settled,
-        later=True,
     ),
     Law(
         "RQ-4",
@@ -269,6 +266,5 @@ LAWS: tuple[Law, ...] = (
         "vLLM 0.33.0",
         ("M-LATE-2",),
         check=_tokens_in_order,
-        later=True,
     ),
 )

@@ -297,6 +297,5 @@ LAWS: tuple[Law, ...] = (
         ("M-MAM-4",),
         on=(Allocate,),
         check=_relocated_blocks,
-        later=True,
     ),
 )

@@ -339,7 +339,6 @@ LAWS: tuple[Law, ...] = (
         ("M-TBL-2",),
         on=TABLES_CHANGE,
         check=_no_null_in_attention,
-        later=True,
     ),
     Law(
         "TB-4",
@@ -358,7 +357,6 @@ LAWS: tuple[Law, ...] = (
         ("M-MAM-3",),
         on=TABLES_CHANGE,
         check=_id_once,
-        later=True,
     ),
     Law(
         "TB-9",
@@ -386,6 +384,5 @@ LAWS: tuple[Law, ...] = (
         ("M-SCR-2",),
         on=(*TABLES_CHANGE, Finish, Output),
         check=_one_private_block,
-        later=True,
     ),
 )
