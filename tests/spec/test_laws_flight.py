@@ -14,7 +14,6 @@ from kvproof.core.world import DeferredFree, Status, World
 from kvproof.spec import ground
 from kvproof.spec.laws import requests
 from tests.spec.stories import (
-    LAWS,
     Change,
     Moments,
     Run,
@@ -306,10 +305,6 @@ def test_a_freed_block_may_belong_to_somebody_whose_step_runs_later():
     run.do(act.Output(0))
     run.execute("second")
     holds_throughout(run.named)
-
-
-def test_the_laws_of_requests_wait_for_their_faults():
-    assert all(LAWS[law].later for law in ("RQ-1", "RQ-2", "RQ-3", "RQ-4"))
 
 
 def test_lv_1_excuses_a_state_that_only_this_plan_could_register():
