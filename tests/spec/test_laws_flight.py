@@ -14,7 +14,6 @@ from kvproof.core.world import DeferredFree, Status, World
 from kvproof.spec import ground
 from kvproof.spec.laws import requests
 from tests.spec.stories import (
-    LAWS,
     Change,
     Moments,
     Run,
@@ -308,5 +307,24 @@ def test_a_freed_block_may_belong_to_somebody_whose_step_runs_later():
     holds_throughout(run.named)
 
 
-def test_the_laws_of_requests_have_their_faults():
-    assert [LAWS[law].faults[0] for law in ("RQ-1", "RQ-2", "RQ-3", "RQ-4")] == ["M-INF-1", "M-LATE-1", "M-SPEC-2", "M-LATE-2"]
+def test_lv_1_excuses_a_state_that_only_this_plan_could_register():
+    """Asynchronous outputs: the state at 11 was computed in the step before, its tokens are known since; request 1 has to wait."""
+    run = Run(configure((Group("mamba_stable", 1),), num_blocks=40, async_outputs=True, max_steps_in_flight=2))
+    run.do(act.Submit(0, PROMPT))
+    run.do(act.Submit(1, (*PROMPT, 0, 1, 1, 1)))
+    run.compute(0, 9, token=0)
+    for _ in range(2):
+        run.do(act.BeginStep())
+        run.do(act.Allocate(0, 1))
+        run.dispatch()
+    run.execute()
+    run.do(act.Output(0, (1,)))
+    run.execute()
+    run.do(act.BeginStep())
+    run.do(act.Allocate(0, 1))
+    assert run.admit(1, 2, "wait").local == 11
+    assert run.named["wait"].record is not None
+    assert run.named["wait"].record.admitted is False
+    assert judged("LV-1", run.named["wait"]) is None
+    # without the registrations of this plan nothing excuses it
+    assert judged("LV-1", before(lambda w: with_plan(w, undo=()))(run.named["wait"]))
