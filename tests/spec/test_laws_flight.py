@@ -12,6 +12,7 @@ from kvproof.core import actions as act
 from kvproof.core.config import Group, configure
 from kvproof.core.world import DeferredFree, Status, World
 from kvproof.spec import ground
+from kvproof.spec.judge import Moment
 from kvproof.spec.laws import requests
 from tests.spec.stories import (
     Change,
@@ -141,6 +142,11 @@ def requested(request: int = 0, **changes: object) -> Tamper:
     return after(lambda w: with_request(w, request, **changes))
 
 
+def allocating_three(moment: Moment) -> Moment:
+    assert isinstance(moment.action, act.Allocate)
+    return evolve(moment, action=evolve(moment.action, new_tokens=3))
+
+
 def shared(step: int = 0, share: int = 0, **changes: object) -> Tamper:
     return before(lambda w: with_share(w, step, share, **changes))
 
@@ -171,7 +177,7 @@ CASES: list[tuple[str, str, Callable[[], Moments], str, Tamper]] = [
     ("TB-7", "the column of an accepted draft missing", ahead, "second Dispatch", after(lambda w: with_worker_row(w, (0, 3, 4, 5, 0, 9)))),
     ("TB-7", "the accepted draft is not counted", drafts, "two Dispatch", after(lambda w: with_worker(w, 0, 1, 2))),
     ("TB-14", "drafts counted as registered", drafts, "one Output 0", after(lambda w: with_state(w, 0, 0, num_cached=3))),
-    ("HB-14", "an allocation keys what it does not compute", drafts, "allocate 0 0", lambda m: evolve(m, action=evolve(m.action, new_tokens=3))),
+    ("HB-14", "an allocation keys what it does not compute", drafts, "allocate 0 0", allocating_three),
     ("HB-14", "an output keys a rejected draft", drafts, "one Output 0", requested(computed=7)),
     ("HB-14", "an output keys what is in flight", drafts, "one Output 0", requested(in_flight=1)),
     ("HB-14", "an output of a preempted request keys", drafts, "one Output 0", requested(status=Status.PREEMPTED)),
@@ -191,7 +197,7 @@ CASES: list[tuple[str, str, Callable[[], Moments], str, Tamper]] = [
     ("RQ-2", "a placeholder is settled", late, "late", before(lambda w: with_request(w, 0, placeholders=1))),
     ("RQ-2", "a key is registered", late, "late", after(with_entry(9, 0, 99, 2))),
     ("RQ-2", "a state is copied", late, "late", after(lambda w: with_content(w, 3, (1, 3)))),
-    ("RQ-2", "a gone request comes back", dropped, "gone", before(lambda w: w) and after(lambda w: evolve(w, requests=late()["late"].after.requests))),
+    ("RQ-2", "a gone request comes back", dropped, "gone", after(lambda w: evolve(w, requests=late()["late"].after.requests))),
     ("RQ-3", "a rejected draft stays computed", drafts, "one Output 0", requested(computed=9)),
     ("RQ-3", "an accepted draft is taken back", drafts, "two Output 0", requested(computed=10)),
     ("RQ-3", "the first state is selected", drafts, "one Output 0", after(lambda w: with_worker(w, 0, 1, 2))),
