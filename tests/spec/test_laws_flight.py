@@ -12,8 +12,8 @@ from kvproof.core import actions as act
 from kvproof.core.config import Group, configure
 from kvproof.core.world import DeferredFree, Status, World
 from kvproof.spec import ground
-from kvproof.spec.judge import Moment
 from kvproof.spec.laws import requests
+from kvproof.spec.laws.base import Moment
 from tests.spec.stories import (
     Change,
     Moments,
