@@ -49,7 +49,7 @@ FAULTS: tuple[Fault, ...] = (
         "#50344",
         ("CA-1",),
         ((lookup, "supports_divergence", _any_connector),),
-        scopes=("m4-fa4", "fa2-m8"),
+        scopes=("m4-fa4", "m4-fa2-tight"),
     ),
     Fault(
         "M-CAP-4",
@@ -65,7 +65,7 @@ FAULTS: tuple[Fault, ...] = (
         "#50344",
         ("CA-2",),
         ((lookup, "supports_divergence", _all_of_none),),
-        scopes=("fa4-m4-n2", "fa4-m4"),
+        scopes=("fa4-m4-n2", "fa4-m4-rows"),
     ),
     Fault(
         "M-DIV-1",
@@ -73,7 +73,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("CA-3",),
         ((door, "check_divergence", _adopted_as_it_is),),
-        scopes=("fa8-m2", "fa2-m8-n2"),
+        scopes=("fa4-st4", "fa4-m4-m4-n2"),
     ),
     Fault(
         "M-DIV-2",
@@ -81,7 +81,7 @@ FAULTS: tuple[Fault, ...] = (
         "#46453",
         ("CA-4",),
         ((lookup, "none_is_deeper", _attention_decides),),
-        scopes=("fa8-m2", "fa2-m8-n2"),
+        scopes=("fa8-m2", "fa4-m4-m4-n2"),
     ),
     Fault(
         "M-DIV-3",
@@ -89,7 +89,7 @@ FAULTS: tuple[Fault, ...] = (
         "#50344",
         ("CA-5",),
         ((door, "check_external", _cut_before_the_check),),
-        scopes=("fa2-m8", "fa4-m4-m4-n2"),
+        scopes=("fa2-m4-n4", "fa1-m3-n8"),
     ),
     Fault(
         "M-TAIL-1",
@@ -97,6 +97,6 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("CA-7",),
         ((lookup, "replaces_tail", _as_long_as_the_tail),),
-        scopes=("fa2-m8", "fa4-m4-m4-n2"),
+        scopes=("fa8-m2-n2", "fa1-m3-n8"),
     ),
 )

@@ -39,7 +39,7 @@ FAULTS: tuple[Fault, ...] = (
         "#43559, #47861",
         ("HB-10", "CC-2"),
         ((recurrent, "find_hit", _state_taken_back),),
-        scopes=("fa8-m8-h2-eagle-ckpt",),
+        scopes=("fa8-m8-h2-eagle-ckpt", "fa8-m8-h2-eagle-pins"),
     ),
     Fault(
         "M-HIT-4",
@@ -47,6 +47,6 @@ FAULTS: tuple[Fault, ...] = (
         "#32802",
         ("HB-15",),
         ((lookup, "owes_drop", _dropped_in_every_pass),),
-        scopes=("w4-fa4-w8-eagle-async",),
+        scopes=("w2-w2-eagle", "w4-fa4-w8-eagle-async"),
     ),
 )

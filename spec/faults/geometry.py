@@ -32,8 +32,9 @@ def _gate_accepts_equal_sizes(dcp_size: int, block_size: int, hash_block_size: i
     return block_size >= hash_block_size
 
 
-def _gate_ignores_coarse_groups(**conditions: Any) -> bool:
-    return _fine_grained_gate(**(conditions | {"other_coarse_sizes": ()}))
+def _gate_ignores_coarse_groups(*, other_coarse_sizes: tuple[int, ...], **conditions: Any) -> bool:
+    del other_coarse_sizes
+    return _fine_grained_gate(other_coarse_sizes=(), **conditions)
 
 
 def _gate_asks_for_interleave(

@@ -91,7 +91,7 @@ FAULTS: tuple[Fault, ...] = (
         "#57444",
         ("LV-10",),
         profile=("eagle_replay_unit", "S"),
-        scopes=("fa4-m4-w2-h2-eagle",),
+        scopes=("many-n4", "fa4-m4-w2-h2-eagle"),
     ),
     Fault(
         "M-HIT-6",
@@ -115,7 +115,7 @@ FAULTS: tuple[Fault, ...] = (
         "tests/core/test_lookup.py",
         ("CA-5", "CC-1"),
         profile=("lagging_groups", "any"),
-        scopes=("fa4-m4-w2-h2-eagle",),
+        scopes=("fa4-m4-w2-h2-eagle", "many-n2"),
     ),
     Fault(
         "M-CKPT-2",

@@ -104,7 +104,7 @@ FAULTS: tuple[Fault, ...] = (
         "#42554",
         ("LV-9",),
         ((door, "split_start", _nothing_external_in_the_split),),
-        scopes=("m4-fa4", "fa2-m8"),
+        scopes=("fa4-st4", "fa1-m2-m4-n4"),
     ),
     Fault(
         "M-ZERO-2",
@@ -112,7 +112,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("CC-2",),
         ((execute, "reads_state", _always_read),),
-        scopes=("fa4-m4", "fa2-m8"),
+        scopes=("fa2-m4-n4", "fa2-m2+3-draft3"),
     ),
     Fault(
         "M-HO-1",

@@ -72,7 +72,7 @@ FAULTS: tuple[Fault, ...] = (
             (allocation, "registrable_nodes", _drafts_are_known),
             (allocation, "registrable_tokens", _drafts_are_counted),
         ),
-        scopes=("fa4-m4+1",),
+        scopes=("fa4-m4+1", "fa2-w2-n2-eagle"),
     ),
     Fault(
         "M-SPEC-2",
@@ -80,7 +80,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("RQ-3",),
         ((outputs, "take_back", _rejected_stay_computed),),
-        scopes=("fa4-m4+1",),
+        scopes=("fa2-m2+3-draft3", "fa2-n4-eagle-async"),
     ),
     Fault(
         "M-SPEC-3",
@@ -88,7 +88,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("CC-2", "RQ-3"),
         ((worker, "keep", _one_token_kept),),
-        scopes=("fa4-m4+1",),
+        scopes=("fa4-m4+1", "fa2-m2+3-draft3"),
     ),
     Fault(
         "M-MAM-3",
@@ -96,7 +96,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("TB-8",),
         ((recurrent, "moved_to_end", _column_kept),),
-        scopes=("fa4-m4+1",),
+        scopes=("fa2-m2+3-draft3", "m2-m4-fa2-n2-ckpt"),
     ),
     Fault(
         "M-MAM-4",
@@ -104,7 +104,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("TB-10",),
         ((recurrent, "relocated_columns", _running_state_too), (recurrent, "check_writable", _unchecked)),
-        scopes=("fa4-m4+1",),
+        scopes=("fa4-m4+1", "fa2-m2+3-draft3"),
     ),
     Fault(
         "M-MAM-7",
@@ -112,7 +112,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("CC-3", "CC-2"),
         ((worker, "checkpoint", _not_exported),),
-        scopes=("fa8-m8-h2-eagle-ckpt",),
+        scopes=("fa8-m8-h2-eagle-ckpt", "m2-m4-fa2-n2-ckpt"),
     ),
     Fault(
         "M-CKPT-1",
@@ -120,6 +120,6 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("CC-3",),
         ((recurrent, "reservation", _in_the_running_column),),
-        scopes=("fa8-m8-h2-eagle-ckpt",),
+        scopes=("fa8-m8-h2-eagle-ckpt", "m2-m4-fa2-n2-ckpt"),
     ),
 )

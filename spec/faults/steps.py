@@ -33,7 +33,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("RQ-1",),
         ((outputs, "lower_in_flight", _late_ones_stay),),
-        scopes=("fa4-ahead-defer",),
+        scopes=("fa1-m4+3-n4-async", "fa4-ahead-defer"),
     ),
     Fault(
         "M-LATE-1",
@@ -41,7 +41,7 @@ FAULTS: tuple[Fault, ...] = (
         "#49620",
         ("RQ-2",),
         ((outputs, "is_stale", _never_stale),),
-        scopes=("fa4-ahead-defer",),
+        scopes=("fa2-st4-n2-eagle-ahead", "fa4-d4r-m4+1-n2-eagle-async"),
     ),
     Fault(
         "M-LATE-2",
@@ -49,6 +49,6 @@ FAULTS: tuple[Fault, ...] = (
         "#49620",
         ("RQ-4",),
         ((requests, "owes_late_output", _nothing_owed),),
-        scopes=("fa1-m2+1-w4-n4-draft1", "fa2-st4-n2-eagle-ahead"),
+        scopes=("fa1-m2+1-w4-n4-draft1", "fa4-d4r-m4+1-n2-eagle-async"),
     ),
 )

@@ -36,7 +36,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("TB-3", "CC-1"),
         ((full_attention, "null_skipped", _nulled_behind_some_window),),
-        scopes=("fa4-w4",),
+        scopes=("fa4-w4", "fa2-c4-w4"),
     ),
     Fault(
         "M-WIN-1",
@@ -44,7 +44,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("TB-5", "CC-1"),
         ((allocation, "processed_tokens", _flight_taken_for_done),),
-        scopes=("w4-fa4-w8-eagle-async",),
+        scopes=("w4-fa4-w8-eagle-async", "many-n1"),
     ),
     Fault(
         "M-WIN-2",
