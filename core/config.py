@@ -195,20 +195,14 @@ def _cells(groups: tuple[Group, ...], dcp_size: int, interleave: int) -> tuple[t
     )
 
 
-def _check_speculation(groups: tuple[Group, ...], num_draft_tokens: int, async_outputs: bool) -> None:
+def _check_speculation(groups: tuple[Group, ...], num_draft_tokens: int) -> None:
     if not 0 <= num_draft_tokens <= MAX_ROWS:
         raise ConfigError(f"num_draft_tokens must be in 0..{MAX_ROWS}, got {num_draft_tokens!r}")
     for index, group in enumerate(groups):
-        can = kinds.of(group.kind).CAPABILITIES
-        if can.recurrent and group.speculative_blocks < num_draft_tokens:
+        if kinds.of(group.kind).CAPABILITIES.recurrent and group.speculative_blocks < num_draft_tokens:
             raise ConfigError(
                 f"groups[{index}] ({group.kind}) has {group.speculative_blocks} speculative blocks: {num_draft_tokens} draft "
                 "tokens need as many, or a rejected draft could not be undone (3.6)"
-            )
-        if can.snapshots and async_outputs and group.block_size <= num_draft_tokens:
-            raise ConfigError(
-                f"groups[{index}] ({group.kind}) has blocks of {group.block_size} tokens: with asynchronous outputs they must "
-                f"hold more than the {num_draft_tokens} draft tokens, or a plan moves a block that the worker writes (7.3.11)"
             )
 
 
@@ -240,7 +234,7 @@ def configure(groups: tuple[Group, ...], **settings: Unpack[Settings]) -> Config
     _check_counts(given)
     groups = grouping.resolve(groups, dcp_size)
     _check_interleave(groups, dcp_size, interleave)
-    _check_speculation(groups, given["num_draft_tokens"], given["async_outputs"])
+    _check_speculation(groups, given["num_draft_tokens"])
     sizes = effective_sizes(groups, dcp_size)
     scheduler, unit = _resolve_units(groups, sizes, given["hash_block_size"], caching, bool(given["connectors"]))
     fine = gate(groups, sizes, unit, caching=caching, dcp_size=dcp_size, interleave=interleave)
