@@ -306,7 +306,3 @@ def test_a_freed_block_may_belong_to_somebody_whose_step_runs_later():
     run.do(act.Output(0))
     run.execute("second")
     holds_throughout(run.named)
-
-
-def test_the_laws_of_requests_wait_for_their_faults():
-    assert all(LAWS[law].later for law in ("RQ-1", "RQ-2", "RQ-3", "RQ-4"))
