@@ -249,6 +249,7 @@ LAWS: tuple[Law, ...] = (
         faults=("M-DIV-2",),
         on=(Lookup,),
         check=_attention_was_lost,
+        bent_by=(("empty_window", "one_block"),),
     ),
     Law(
         id="CA-5",

@@ -71,7 +71,9 @@ def is_made_now(world: World, group: int, node: int) -> bool:
         ):
             return True
     holders = naive_hits.keys(world.pool).get((node, group), set())
-    return any(of == group and destination in holders for of, _, destination in world.plan.copies)
+    # With asynchronous outputs a plan also registers what the step before it computed: its tokens became known since.
+    changed = {record.block for _, records in world.plan.undo for record in records}
+    return bool(changed & holders) or any(of == group and destination in holders for of, _, destination in world.plan.copies)
 
 
 def source_made_now(world: World, hit: Hit, local: int) -> bool:

@@ -244,7 +244,8 @@ def test_a_key_given_back_is_announced_as_its_boundary_says() -> None:
 
 def test_a_partial_attention_entry_carries_the_tokens_since_its_block_began() -> None:
     """Its parent is the block before, which was announced; 0.33.0 names the boundary one hash block before, which was not."""
-    for parent, sizes in (("block", [16, 32, 48]), ("hash", [16, 16, 16])):
+    parents: tuple[tuple[Any, list[int]], ...] = (("block", [16, 32, 48]), ("hash", [16, 16, 16]))
+    for parent, sizes in parents:
         config = hybrid(64, 64, hash_block_size=16, profile=evolve(SOUND, partial_parent=parent))
         assert [events.payload_size(config, 0, pools.PARTIAL, boundary) for boundary in (80, 96, 112)] == sizes
         assert [events.payload_size(config, 1, pools.PARTIAL, boundary) for boundary in (80, 96, 112)] == [16, 16, 16]

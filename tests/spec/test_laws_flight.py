@@ -13,8 +13,8 @@ from kvproof.core.config import Group, configure
 from kvproof.core.world import DeferredFree, Status, World
 from kvproof.spec import ground
 from kvproof.spec.laws import requests
+from kvproof.spec.laws.base import Moment
 from tests.spec.stories import (
-    LAWS,
     Change,
     Moments,
     Run,
@@ -142,6 +142,11 @@ def requested(request: int = 0, **changes: object) -> Tamper:
     return after(lambda w: with_request(w, request, **changes))
 
 
+def allocating_three(moment: Moment) -> Moment:
+    assert isinstance(moment.action, act.Allocate)
+    return evolve(moment, action=evolve(moment.action, new_tokens=3))
+
+
 def shared(step: int = 0, share: int = 0, **changes: object) -> Tamper:
     return before(lambda w: with_share(w, step, share, **changes))
 
@@ -172,7 +177,7 @@ CASES: list[tuple[str, str, Callable[[], Moments], str, Tamper]] = [
     ("TB-7", "the column of an accepted draft missing", ahead, "second Dispatch", after(lambda w: with_worker_row(w, (0, 3, 4, 5, 0, 9)))),
     ("TB-7", "the accepted draft is not counted", drafts, "two Dispatch", after(lambda w: with_worker(w, 0, 1, 2))),
     ("TB-14", "drafts counted as registered", drafts, "one Output 0", after(lambda w: with_state(w, 0, 0, num_cached=3))),
-    ("HB-14", "an allocation keys what it does not compute", drafts, "allocate 0 0", lambda m: evolve(m, action=evolve(m.action, new_tokens=3))),
+    ("HB-14", "an allocation keys what it does not compute", drafts, "allocate 0 0", allocating_three),
     ("HB-14", "an output keys a rejected draft", drafts, "one Output 0", requested(computed=7)),
     ("HB-14", "an output keys what is in flight", drafts, "one Output 0", requested(in_flight=1)),
     ("HB-14", "an output of a preempted request keys", drafts, "one Output 0", requested(status=Status.PREEMPTED)),
@@ -192,7 +197,7 @@ CASES: list[tuple[str, str, Callable[[], Moments], str, Tamper]] = [
     ("RQ-2", "a placeholder is settled", late, "late", before(lambda w: with_request(w, 0, placeholders=1))),
     ("RQ-2", "a key is registered", late, "late", after(with_entry(9, 0, 99, 2))),
     ("RQ-2", "a state is copied", late, "late", after(lambda w: with_content(w, 3, (1, 3)))),
-    ("RQ-2", "a gone request comes back", dropped, "gone", before(lambda w: w) and after(lambda w: evolve(w, requests=late()["late"].after.requests))),
+    ("RQ-2", "a gone request comes back", dropped, "gone", after(lambda w: evolve(w, requests=late()["late"].after.requests))),
     ("RQ-3", "a rejected draft stays computed", drafts, "one Output 0", requested(computed=9)),
     ("RQ-3", "an accepted draft is taken back", drafts, "two Output 0", requested(computed=10)),
     ("RQ-3", "the first state is selected", drafts, "one Output 0", after(lambda w: with_worker(w, 0, 1, 2))),
@@ -306,3 +311,26 @@ def test_a_freed_block_may_belong_to_somebody_whose_step_runs_later():
     run.do(act.Output(0))
     run.execute("second")
     holds_throughout(run.named)
+
+
+def test_lv_1_excuses_a_state_that_only_this_plan_could_register():
+    """Asynchronous outputs: the state at 11 was computed in the step before, its tokens are known since; request 1 has to wait."""
+    run = Run(configure((Group("mamba_stable", 1),), num_blocks=40, async_outputs=True, max_steps_in_flight=2))
+    run.do(act.Submit(0, PROMPT))
+    run.do(act.Submit(1, (*PROMPT, 0, 1, 1, 1)))
+    run.compute(0, 9, token=0)
+    for _ in range(2):
+        run.do(act.BeginStep())
+        run.do(act.Allocate(0, 1))
+        run.dispatch()
+    run.execute()
+    run.do(act.Output(0, (1,)))
+    run.execute()
+    run.do(act.BeginStep())
+    run.do(act.Allocate(0, 1))
+    assert run.admit(1, 2, "wait").local == 11
+    assert run.named["wait"].record is not None
+    assert run.named["wait"].record.admitted is False
+    assert judged("LV-1", run.named["wait"]) is None
+    # without the registrations of this plan nothing excuses it
+    assert judged("LV-1", before(lambda w: with_plan(w, undo=()))(run.named["wait"]))

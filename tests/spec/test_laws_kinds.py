@@ -11,7 +11,7 @@ from attrs import evolve
 from kvproof.core import actions as act
 from kvproof.core.config import SOUND, VLLM_0_33_0, Config, Group, Profile, configure
 from kvproof.core.contents import GARBAGE
-from kvproof.core.world import World
+from kvproof.core.world import Scheduled, World
 from kvproof.spec import ground, naive, naive_hits
 from tests.spec.stories import (
     LAWS,
@@ -254,7 +254,7 @@ def test_what_is_read_no_more_is_found_by_asking_each_position(group: Group, tok
     ],
 )
 def test_the_states_that_a_chunk_writes(group: Group, start: int, amount: int, drafts: tuple[int, ...], expected: list[object]):
-    entry = ground.Scheduled(0, start, amount, False, start, drafts)
+    entry = Scheduled(0, start, amount, False, start, drafts)
     assert ground.states_written(group, entry) == expected
 
 

@@ -12,6 +12,7 @@ from kvproof.core.errors import (
     ContractBroken,
     OutputPending,
     PoolExhausted,
+    Refusal,
     StaleOutput,
     UnknownAction,
     VictimInFlight,
@@ -57,7 +58,7 @@ def test_every_enabled_action_is_accepted_and_every_disabled_one_is_refused_with
 
 def test_every_refusal_is_asked_for_in_some_world():
     """All but the two that mean that the model is wrong, and the one for what is no action."""
-    reached = set()
+    reached: set[type[Refusal]] = set()
     for scope in (*scopes.chosen(True), scopes.by_name("fa4-m4-rows")):
         config = scope.config()
         limits = scope.limits(config)
@@ -205,7 +206,7 @@ def legal_at_begin(scope, steps):
     """What is legal in the plan after so many steps of a request of four tokens."""
     config = scope.config()
     world = new_world(config)
-    actions = [act.Submit(0, (0, 1, 0, 1)), act.BeginStep()]
+    actions: list[act.Action] = [act.Submit(0, (0, 1, 0, 1)), act.BeginStep()]
     if steps:
         actions += [*macros.admit(0, 2), *macros.run([(0, ())])]
         actions += [act.BeginStep(), act.Allocate(0, 2), *macros.run([(0, (1,))]), act.BeginStep()]

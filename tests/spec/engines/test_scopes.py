@@ -88,7 +88,7 @@ def test_what_is_called_impossible_meets_nowhere():
 def test_scopes_have_distinct_names_and_cover_the_matrix():
     configs = {scope.name: scope.config() for scope in scopes.ALL}
     assert len(configs) == len(scopes.ALL) >= 16
-    assert {config.dcp_size for config in configs.values()} == {1, 2, 4}
+    assert {config.dcp_size for config in configs.values()} == {1, 2, 4, 8}
     assert {config.fine_grained for config in configs.values()} == {True, False}
     assert {len(config.recurrent) for config in configs.values()} == {0, 1, 2, 3}
     assert {config.num_draft_tokens for config in configs.values()} == {0, 1, 2, 3}
