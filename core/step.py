@@ -270,8 +270,8 @@ def check_end(world: World, request: Request, action: act.Allocate, start: int) 
         )
     if count and world.config.snapshots and (request.status is not Status.RUNNING or action.new_tokens - count > 1):
         raise MisplacedDrafts(
-            f"{count} drafts end a chunk of {action.new_tokens} tokens: with Mamba-align groups they follow one token of a running "
-            "request, or the state before rejected drafts would have no column (3.6)",
+            f"{count} drafts end a chunk of {action.new_tokens} tokens: with Mamba-align groups they follow one token of a "
+            "running request, or the state before rejected drafts would have no column (3.6)",
             new_tokens=action.new_tokens,
             drafts=count,
         )

@@ -203,7 +203,7 @@ def test_a_row_without_the_slots_is_a_broken_contract() -> None:
 
 
 @pytest.mark.parametrize("rule", ["own", "row"])
-def test_a_checkpoint_is_written_only_into_a_column_with_a_block_of_its_own(rule: str) -> None:
+def test_a_checkpoint_is_written_only_into_a_column_with_a_block_of_its_own(rule: Any) -> None:
     """T38.5, `checkpoint_column`: FA4, Mamba4, ns=1, H=2, c=1, sparse: nothing is reserved for the chunk 4..12.
 
     The worker's numbers alone say 10 in column 1, and the row still has there the block that moved to column 2. Written
@@ -436,7 +436,9 @@ class Walk:
     ids=lambda value: "-".join(map(str, value)) if isinstance(value, tuple) else None,
 )
 @pytest.mark.parametrize("seed", [1, 2])
-def test_states_are_what_tables_and_keys_promise(seed: int, spare: int, mamba: tuple[int, ...], settings: dict[str, Any]) -> None:
+def test_states_are_what_tables_and_keys_promise(
+    seed: int, spare: int, mamba: tuple[int, ...], settings: dict[str, Any]
+) -> None:
     """CC-2, CC-3 and PC-7 on random runs; the interesting situations occur."""
     walk = Walk(seed, spare, *mamba, **settings)
     for _ in range(150):
