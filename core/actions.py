@@ -25,9 +25,14 @@ class BeginStep:
 
 @frozen(slots=True)
 class Lookup:
-    """Look up the local hit of a waiting or preempted request (T11 to T13)."""
+    """Look up the local hit of a waiting or preempted request (T11 to T13).
+
+    ``common`` asks for the joint hit whatever the connectors can do: a divergent hit is looked up anew so if no connector
+    brings tokens (T14.4).
+    """
 
     request: int
+    common: bool = False
 
 
 @frozen(slots=True)

@@ -236,22 +236,14 @@ def owe_private_copy(state: GroupState, index: int, block: int) -> GroupState:
 
 
 def take_external(work: Work, group: int, state: GroupState, wanted: Wanted) -> tuple[GroupState, tuple[int, ...]]:
-    """Take blocks for the external tokens that a group will read (T18 phase 2)."""
-    if read_external(work, group, wanted) <= 0:
+    """Take blocks for the external tokens that a group will read (T18 phase 2). A scratch group stands for no tokens."""
+    if wanted.external <= 0 or not work.config.groups[group].prefix_cacheable:
         return state, ()
+    # Where e' of T18 is 0, a chunk of local attention ends here, and the nulls reach as far.
     total = wanted.local + wanted.external
-    missing = max(geometry.ceil_div(total, work.config.sizes[group]) - len(state.table), 0)
+    missing = geometry.ceil_div(total, work.config.sizes[group]) - len(state.table)
     blocks = works.take(work, group, missing)
     return evolve(state, table=state.table + blocks), blocks
-
-
-def read_external(work: Work, group: int, wanted: Wanted) -> int:
-    """Return e' of T18: how many of the external tokens a group keeps. A scratch group stands for no tokens."""
-    spec = work.config.groups[group]
-    if not spec.prefix_cacheable:
-        return 0
-    total = wanted.local + wanted.external
-    return min(total - kinds.of(spec.kind).skipped_tokens(spec, total), wanted.external)
 
 
 def register(work: Work, states: States, tokens: int) -> None:

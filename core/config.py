@@ -308,12 +308,19 @@ def gate(
     )
 
 
+def hashed_groups(groups: tuple[Group, ...], active: bool) -> tuple[bool, ...]:
+    """Tell per group whether H must divide its blocks: those that are cached (2.2, M-SCR-1).
+
+    Not ``active``, without prefix caching and connectors, nothing is hashed, and H need not divide anything but S.
+    """
+    return tuple(bool(group.prefix_cacheable) and active for group in groups)
+
+
 def _resolve_units(
     groups: tuple[Group, ...], sizes: tuple[int, ...], requested: int | None, caching: bool, connected: bool
 ) -> tuple[int, int]:
     """Return S and H, checked (2.2, HB-1). Raises ConfigError."""
-    # Without prefix caching and connectors nothing is hashed, and H need not divide anything but S.
-    cacheable = tuple(bool(group.prefix_cacheable) and (caching or connected) for group in groups)
+    cacheable = hashed_groups(groups, caching or connected)
     try:
         scheduler = geometry.scheduler_block_size(sizes)
         unit = geometry.hash_block_size(

@@ -132,6 +132,12 @@ class MisalignedExternal(Refusal):
     code = "misaligned-external"
 
 
+class ShortExternal(Refusal):
+    """External tokens do not reach beyond the local tail that they would take the place of (T14.3)."""
+
+    code = "short-external"
+
+
 class HitTooLong(Refusal):
     """Local and external tokens leave nothing to compute for a model with a recurrent group (T14.5)."""
 
@@ -139,7 +145,7 @@ class HitTooLong(Refusal):
 
 
 class DivergedHit(Refusal):
-    """A divergent hit without external tokens has no recurrent state at its end (T14.4)."""
+    """A divergent hit without external tokens has no recurrent state at its end: look it up anew (T14.4)."""
 
     code = "diverged-hit"
 

@@ -231,7 +231,7 @@ def settle_accepted(world: World, entry: Scheduled, kept: int) -> World:
     """
     if world.worker.owners[entry.row] != entry.request:
         return world
-    world = with_worker(world, worker.set_accepted(world.worker, entry.row, kept))
+    world = with_worker(world, worker.keep(world.worker, entry.row, kept))
     certain = entry.start + entry.amount - len(entry.drafts)
     memory = list(world.contents)
     for group in world.config.snapshots:

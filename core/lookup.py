@@ -16,16 +16,23 @@ def lookup(config: Config, pool: Pool, request: Request, nodes: list[int]) -> Hi
 
     ``nodes`` are the prefix nodes of the request's hash boundaries.
     """
-    empty = ((),) * len(config.groups)
-    if not config.caching or not config.classes or request.skip_reading:
-        return Hit(request.request, 0, empty, 0, False)
-    limit = longest_hit(request.num_tokens)
-    if supports_divergence(config.connectors):
-        local, lists, junction, diverged = lookup_per_group(config, pool, nodes, limit)
-    else:
-        local, lists, junction = lookup_common(config, pool, nodes, limit)
-        diverged = False
+    if not supports_divergence(config.connectors) or not reads_cache(config, request):
+        return joint(config, pool, request, nodes)
+    local, lists, junction, diverged = lookup_per_group(config, pool, nodes, longest_hit(request.num_tokens))
     return Hit(request.request, local, lists, junction, diverged)
+
+
+def joint(config: Config, pool: Pool, request: Request, nodes: list[int]) -> Hit:
+    """Return the joint hit, whatever the connectors can do: what is left of a divergent one without external tokens (T14.4)."""
+    if not reads_cache(config, request):
+        return Hit(request.request, 0, ((),) * len(config.groups), 0, False)
+    local, lists, junction = lookup_common(config, pool, nodes, longest_hit(request.num_tokens))
+    return Hit(request.request, local, lists, junction, False)
+
+
+def reads_cache(config: Config, request: Request) -> bool:
+    """Tell whether a request is looked up at all: something is cached, and it does not opt out of reading (T11)."""
+    return config.caching and bool(config.classes) and not request.skip_reading
 
 
 def longest_hit(num_tokens: int) -> int:
@@ -58,7 +65,7 @@ def lookup_common(config: Config, pool: Pool, nodes: list[int], limit: int) -> t
             drop = owes_drop(config, members, index in verified)
             asked = asked_limit(config, members, limit, current)
             if index not in verified:
-                asked = with_margin(config, members, asked, len(nodes) * config.hash_block_size)
+                asked = with_margin(config, members, asked)
             hit, lists = kind.find_hit(config, pool, nodes, members, asked, drop)
             found[index] = (hit, lists)
             longest = max(longest, hit)
@@ -87,17 +94,16 @@ def owes_drop(config: Config, members: tuple[int, ...], verified: bool) -> bool:
     return config.eagle[members[0]] and not verified
 
 
-def with_margin(config: Config, members: tuple[int, ...], asked: int, hashed: int) -> int:
-    """Return the limit of a query that owes a drop: one margin further, within the ``hashed`` tokens (2.8, T11, T35).
+def with_margin(config: Config, members: tuple[int, ...], asked: int) -> int:
+    """Return the limit of a query that owes a drop: one margin further (2.8, T11, T35).
 
-    A class that drops must match behind the candidate; recurrent classes never drop. A model with a single group is asked
-    up to the limit itself.
+    A class that drops must match behind the candidate, as far as there are hashes; recurrent classes never drop. A model
+    with a single group is asked up to the limit itself.
     """
     recurrent = kinds.of(config.groups[members[0]].kind).CAPABILITIES.recurrent
     if not config.eagle[members[0]] or recurrent or len(config.groups) == 1:
         return asked
-    margin = geometry.eagle_margin(config.sizes[members[0]], config.hash_block_size, config.fine_grained)
-    return min(asked + margin, hashed)
+    return asked + geometry.eagle_margin(config.sizes[members[0]], config.hash_block_size, config.fine_grained)
 
 
 def still_verified(config: Config, verified: frozenset[int], drop: bool) -> frozenset[int]:
@@ -142,14 +148,20 @@ def lookup_per_group(config: Config, pool: Pool, nodes: list[int], limit: int) -
     if config.recurrent and closed and len(config.groups) > 1:
         for index, members in enumerate(config.classes):
             kind = kinds.of(config.groups[members[0]].kind)
-            asked = with_margin(config, members, limit, len(nodes) * config.hash_block_size)
+            asked = with_margin(config, members, limit)
             found[index] = kind.find_hit(config, pool, nodes, members, asked, owes_drop(config, members, False))
         deepest = min(found[index][0] for index in closed)
         shorter = [config.classes[index] for index, (hit, _) in found.items() if hit < deepest]
-        if all(hit <= deepest for hit, _ in found.values()) and all(may_lag(config, members) for members in shorter):
+        hits = tuple(hit for hit, _ in found.values())
+        if none_is_deeper(hits, deepest) and all(may_lag(config, members) for members in shorter):
             return deepest, _joint_lists(config, found, deepest), 0, bool(shorter)
     local, lists, junction = lookup_common(config, pool, nodes, limit)
     return local, lists, junction, False
+
+
+def none_is_deeper(hits: tuple[int, ...], deepest: int) -> bool:
+    """Tell whether no class hits more than full attention, ``deepest``: if one does, attention blocks were lost (T12)."""
+    return max(hits) <= deepest
 
 
 def may_lag(config: Config, members: tuple[int, ...]) -> bool:
@@ -163,15 +175,22 @@ def may_lag(config: Config, members: tuple[int, ...]) -> bool:
 def truncate(config: Config, lists: Lists, tokens: int) -> Lists:
     """Cut the lists of a hit to ``tokens``, a multiple of every block size (T15). No references change.
 
-    A recurrent list may be shorter: external tokens bring the state. Raises ContractBroken for another list that does not
-    reach ``tokens``, and for a scratch group with blocks.
+    A recurrent list may be shorter: external tokens bring the state. Raises ContractBroken for tokens that end inside a
+    block, for another list that does not reach them, and for a scratch group with blocks.
     """
     return tuple(_truncated(config, group, blocks, tokens) for group, blocks in enumerate(lists))
 
 
 def _truncated(config: Config, group: int, blocks: tuple[int, ...], tokens: int) -> tuple[int, ...]:
-    can = kinds.of(config.groups[group].kind).CAPABILITIES
-    entries = tokens // config.sizes[group] if can.cacheable else 0
+    can, size = kinds.of(config.groups[group].kind).CAPABILITIES, config.sizes[group]
+    entries = kept_entries(config, group, tokens)
+    if can.cacheable and tokens % size:
+        raise ContractBroken(
+            f"a hit is cut to {tokens} tokens, inside a block of {size} of group {group}: cut it to a multiple of S (T15)",
+            group=group,
+            size=size,
+            tokens=tokens,
+        )
     if (blocks and not can.cacheable) or (len(blocks) < entries and not can.recurrent):
         raise ContractBroken(
             f"a hit of {len(blocks)} blocks in group {group} cannot be cut to {tokens} tokens, which are {entries} (T15)",
@@ -180,3 +199,13 @@ def _truncated(config: Config, group: int, blocks: tuple[int, ...], tokens: int)
             tokens=tokens,
         )
     return blocks[:entries]
+
+
+def kept_entries(config: Config, group: int, tokens: int) -> int:
+    """Return the entries that ``tokens`` tokens fill in a group: none of a scratch group, which has no list (T15, M-SCR-1)."""
+    return tokens // config.sizes[group] if config.groups[group].prefix_cacheable else 0
+
+
+def replaces_tail(tail: int, external: int) -> bool:
+    """Tell whether external tokens take the place of a local tail: only if they reach further (T14.3, CA-7)."""
+    return external > tail

@@ -1,8 +1,11 @@
-"""The block pool of one tier: references, free queue and key map (semantics 3.2, T1 to T6).
+"""The block pool of one tier: references, free queue and key map (semantics 3.2, T1 to T8).
 
 Block 0 is the null block: taken at construction, never handed out, freed or keyed. A key is (node, group). ``entries``
 is sorted by (node, group, seq, block): the blocks of a key stand together, first inserted first, which is the order in
 which a lookup prefers them.
+
+Where the key map changes, the pool notes what is to be announced, if that is asked for (3.7). Notes live no longer than
+the action that makes them: the door takes them out and gives them their payload (``events``).
 """
 
 from __future__ import annotations
@@ -17,13 +20,20 @@ from kvproof.core.errors import BlockOutOfRange, ContractBroken, PoolExhausted
 NULL_BLOCK = 0
 NO_KEY = -1
 
+CLEARED, LOST, LEFT, FULL, PARTIAL, RESTORED = range(6)
+"""What a note says: every key is gone (T5); a key lost its last block, or one of several; a key was registered as a full
+entry (T7), as a partial one (T8), or given back to its block (T39)."""
+Note = tuple[int, int, int]
+"""(what, node, group); of CLEARED only the first counts."""
+
 
 @frozen(slots=True)
 class Pool:
     """All tuples but ``free`` and ``entries`` are indexed by block id; -1 means none.
 
     ``ref`` counts references; ``key_node``, ``key_group`` and ``key_tokens`` describe the primary key and the number of
-    tokens it stands for; ``free`` is the free queue, front (reused first) first; ``next_seq`` orders insertions.
+    tokens it stands for; ``free`` is the free queue, front (reused first) first; ``next_seq`` orders insertions;
+    ``notes`` is what the key map has to announce of the action at hand, None if nothing is to be announced.
     """
 
     ref: tuple[int, ...]
@@ -33,12 +43,16 @@ class Pool:
     free: tuple[int, ...]
     entries: tuple[tuple[int, int, int, int], ...] = ()
     next_seq: int = 0
+    notes: tuple[Note, ...] | None = None
 
 
-def new_pool(num_blocks: int) -> Pool:
-    """Return a pool of ``num_blocks`` blocks, the null block included; ids 1.. stand in the free queue (3.2)."""
+def new_pool(num_blocks: int, events: bool = False) -> Pool:
+    """Return a pool of ``num_blocks`` blocks, the null block included; ids 1.. stand in the free queue (3.2).
+
+    ``events``: its key map announces its changes (3.7).
+    """
     none = (NO_KEY,) * num_blocks
-    return Pool((0,) * num_blocks, none, none, none, tuple(range(1, num_blocks)))
+    return Pool((0,) * num_blocks, none, none, none, tuple(range(1, num_blocks)), notes=() if events else None)
 
 
 def _put(values: tuple[int, ...], index: int, value: int) -> tuple[int, ...]:
@@ -84,7 +98,35 @@ def remove_all(pool: Pool, block: int) -> Pool:
         pool.free,
         tuple(entry for entry in pool.entries if entry[3] != block),
         pool.next_seq,
+        pool.notes,
     )
+
+
+def noted(pool: Pool, *notes: Note) -> Pool:
+    """Return the pool with more to announce; without events nothing changes (3.7)."""
+    if pool.notes is None or not notes:
+        return pool
+    return with_notes(pool, pool.notes + notes)
+
+
+def with_notes(pool: Pool, notes: tuple[Note, ...] | None) -> Pool:
+    """Return the pool with these notes in place of its own (3.7)."""
+    return Pool(pool.ref, pool.key_node, pool.key_group, pool.key_tokens, pool.free, pool.entries, pool.next_seq, notes)
+
+
+def lost(pool: Pool, node: int, group: int) -> Note:
+    """Return the note of a key that a block lost: whether it was the key's last block (3.7)."""
+    return (LOST if find(pool, node, group) == NO_KEY else LEFT), node, group
+
+
+def strip(pool: Pool, block: int) -> Pool:
+    """Remove every key of a block and note each, the primary first (T1, T4, T7, T8)."""
+    after = remove_all(pool, block)
+    if pool.notes is None or after is pool:
+        return after
+    primary = (pool.key_node[block], pool.key_group[block])
+    keys = sorted(keys_of(pool, block), key=lambda entry: entry[:2] != primary)
+    return noted(after, *(lost(after, node, group) for node, group, _, _ in keys))
 
 
 def take(pool: Pool, count: int) -> tuple[Pool, tuple[int, ...]]:
@@ -103,7 +145,8 @@ def take(pool: Pool, count: int) -> tuple[Pool, tuple[int, ...]]:
     blocks = pool.free[:count]
     ref = list(pool.ref)
     for block in blocks:
-        pool = remove_all(pool, block)
+        if pool.key_node[block] != NO_KEY:
+            pool = strip(pool, block)
         if ref[block] != 0:
             raise ContractBroken(f"free block {block} has {ref[block]} references (T1)", block=block, ref=ref[block])
         ref[block] = 1
@@ -116,6 +159,7 @@ def take(pool: Pool, count: int) -> tuple[Pool, tuple[int, ...]]:
             pool.free[count:],
             pool.entries,
             pool.next_seq,
+            pool.notes,
         ),
         blocks,
     )
@@ -131,7 +175,7 @@ def touch(pool: Pool, blocks: Iterable[int]) -> Pool:
         if ref[block] == 0:
             free = leave_queue(free, block)
         ref[block] += 1
-    return Pool(tuple(ref), pool.key_node, pool.key_group, pool.key_tokens, free, pool.entries, pool.next_seq)
+    return Pool(tuple(ref), pool.key_node, pool.key_group, pool.key_tokens, free, pool.entries, pool.next_seq, pool.notes)
 
 
 def leave_queue(free: tuple[int, ...], block: int) -> tuple[int, ...]:
@@ -156,7 +200,7 @@ def release(pool: Pool, blocks: Sequence[int]) -> Pool:
         if ref[block] == 0:
             (unkeyed if pool.key_node[block] == NO_KEY else keyed).append(block)
     free = requeue(pool.free, tuple(unkeyed), tuple(keyed))
-    return Pool(tuple(ref), pool.key_node, pool.key_group, pool.key_tokens, free, pool.entries, pool.next_seq)
+    return Pool(tuple(ref), pool.key_node, pool.key_group, pool.key_tokens, free, pool.entries, pool.next_seq, pool.notes)
 
 
 def releasable(blocks: Sequence[int]) -> list[int]:
@@ -180,7 +224,7 @@ def evict(pool: Pool, block: int) -> Pool:
         raise BlockOutOfRange(
             f"block {block} is not in a pool of {len(pool.ref)} blocks", block=block, num_blocks=len(pool.ref)
         )
-    return remove_all(pool, block)
+    return strip(pool, block)
 
 
 def reset(pool: Pool) -> tuple[Pool, bool]:
@@ -188,13 +232,14 @@ def reset(pool: Pool) -> tuple[Pool, bool]:
     if len(pool.free) != len(pool.ref) - 1:
         return pool, False
     none = (NO_KEY,) * len(pool.ref)
-    return Pool(pool.ref, none, none, none, pool.free, (), pool.next_seq), True
+    empty = Pool(pool.ref, none, none, none, pool.free, (), pool.next_seq, pool.notes)
+    return noted(empty, (CLEARED, NO_KEY, NO_KEY)), True
 
 
 def insert(pool: Pool, node: int, group: int, block: int, tokens: int) -> Pool:
     """Register the key (node, group) for a block: its primary if it has none, else a secondary (T6).
 
-    A key the block already has changes nothing. ``tokens`` is what a primary stands for.
+    A key the block already has changes nothing. ``tokens`` is what a primary stands for. Nothing is noted.
     """
     if holds(pool, node, group, block):
         return pool
@@ -203,7 +248,7 @@ def insert(pool: Pool, node: int, group: int, block: int, tokens: int) -> Pool:
     at = bisect_left(entries, entry)
     entries = (*entries[:at], entry, *entries[at:])
     if pool.key_node[block] != NO_KEY:
-        return Pool(pool.ref, pool.key_node, pool.key_group, pool.key_tokens, pool.free, entries, pool.next_seq + 1)
+        return Pool(pool.ref, pool.key_node, pool.key_group, pool.key_tokens, pool.free, entries, pool.next_seq + 1, pool.notes)
     return Pool(
         pool.ref,
         _put(pool.key_node, block, node),
@@ -212,11 +257,12 @@ def insert(pool: Pool, node: int, group: int, block: int, tokens: int) -> Pool:
         pool.free,
         entries,
         pool.next_seq + 1,
+        pool.notes,
     )
 
 
 def move(pool: Pool, source: int, destination: int) -> Pool:
-    """Move every key of ``source`` to ``destination``, the primary with its token count first (T6).
+    """Move every key of ``source`` to ``destination``, the primary with its token count first; nothing is noted (T6).
 
     Raises ContractBroken if the destination carries a key.
     """
@@ -239,7 +285,15 @@ def promote(pool: Pool, node: int, group: int, block: int, tokens: int) -> Pool:
     if pool.key_node[block] != NO_KEY:
         check_increase(pool, block, tokens)
         pool = clear_for_promotion(pool, block)
-    return insert(pool, node, group, block, tokens)
+    return enter(pool, FULL, node, group, block, tokens)
+
+
+def enter(pool: Pool, what: int, node: int, group: int, block: int, tokens: int) -> Pool:
+    """Register a key for a block and note it as ``what``, unless the block already has it (T7, T8, 3.7)."""
+    after = insert(pool, node, group, block, tokens)
+    if pool.notes is None or after is pool:
+        return after
+    return noted(after, (what, node, group))
 
 
 def check_increase(pool: Pool, block: int, tokens: int) -> None:
@@ -254,8 +308,8 @@ def check_increase(pool: Pool, block: int, tokens: int) -> None:
 
 
 def clear_for_promotion(pool: Pool, block: int) -> Pool:
-    """Remove what a block stood for before it is registered for more tokens (T7, T8)."""
-    return remove_all(pool, block)
+    """Remove what a block stood for before it is registered for other tokens (T7, T8)."""
+    return strip(pool, block)
 
 
 def insert_partial(pool: Pool, node: int, group: int, block: int, tokens: int) -> Pool:
@@ -268,18 +322,21 @@ def insert_partial(pool: Pool, node: int, group: int, block: int, tokens: int) -
         return pool
     if pool.key_node[block] != NO_KEY and pool.key_tokens[block] < tokens:
         pool = clear_for_promotion(pool, block)
-    return insert(pool, node, group, block, tokens)
+    return enter(pool, PARTIAL, node, group, block, tokens)
 
 
 def replace_partial(pool: Pool, node: int, group: int, block: int, tokens: int) -> Pool:
-    """Register a boundary for a block whose contents were overwritten: every key it had goes first (T8 replace mode)."""
-    return insert(remove_all(pool, block), node, group, block, tokens)
+    """Register a boundary of a block whose contents were overwritten: every key it has goes first (T8 in replace mode)."""
+    return enter(clear_for_promotion(pool, block), PARTIAL, node, group, block, tokens)
 
 
 def restore_keys(pool: Pool, block: int, primary: tuple[int, int, int], entries: Sequence[tuple[int, int, int, int]]) -> Pool:
-    """Give a block back the key records it had: (node, group, tokens) of its primary and its entries (T39)."""
+    """Give a block back the key records it had: (node, group, tokens) of its primary and its entries (T39).
+
+    The difference is noted: what it loses, then what it gets back.
+    """
     kept = tuple(sorted([entry for entry in pool.entries if entry[3] != block] + list(entries)))
-    return Pool(
+    after = Pool(
         pool.ref,
         _put(pool.key_node, block, primary[0]),
         _put(pool.key_group, block, primary[1]),
@@ -287,4 +344,12 @@ def restore_keys(pool: Pool, block: int, primary: tuple[int, int, int], entries:
         pool.free,
         kept,
         pool.next_seq,
+        pool.notes,
     )
+    if pool.notes is None:
+        return after
+    had = [entry[:2] for entry in pool.entries if entry[3] == block]
+    has = [entry[:2] for entry in entries]
+    gone = (lost(after, node, group) for node, group in had if (node, group) not in has)
+    back = ((RESTORED, node, group) for node, group in has if (node, group) not in had)
+    return noted(after, *gone, *back)

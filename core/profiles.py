@@ -19,16 +19,17 @@ class Profile:
     deferred_free_order: Literal["per_group", "flattened"] = "per_group"
     eagle_replay_unit: Literal["A", "S"] = "A"
     removed_event: Literal["last_copy", "each_copy"] = "last_copy"
+    partial_parent: Literal["block", "hash"] = "block"
     append_guard: Literal["all_groups", "per_group"] = "all_groups"
     clip_stops: Literal["every_group", "clip_unit"] = "every_group"
     copy_source_guard: Literal["written", "recurrent"] = "written"
     publish_unkeyed: Literal["no", "yes"] = "no"
+    checkpoint_tail: Literal["both", "first"] = "both"
     attention_limit: Literal["full", "current"] = "full"
     empty_window: Literal["nothing", "one_block"] = "nothing"
     lagging_groups: Literal["recurrent", "any"] = "recurrent"
     void_drops: Literal["any_lowering", "without_drop"] = "any_lowering"
     checkpoint_column: Literal["own", "row"] = "own"
-    tails_of_a_chunk: Literal["both", "first"] = "both"
     prompt_tail: Literal["P-1", "P"] = "P-1"
     partial_key_after_promotion: Literal["readd", "drop"] = "readd"
     zero_recurrent: Literal["no", "yes"] = "no"
@@ -42,16 +43,17 @@ VLLM_0_33_0 = Profile(
     deferred_free_order="flattened",
     eagle_replay_unit="S",
     removed_event="each_copy",
+    partial_parent="hash",
     append_guard="per_group",
     copy_source_guard="recurrent",
     clip_stops="clip_unit",
     publish_unkeyed="yes",
+    checkpoint_tail="first",
     attention_limit="current",
     empty_window="one_block",
     lagging_groups="any",
     void_drops="without_drop",
     checkpoint_column="row",
-    tails_of_a_chunk="first",
 )
 PROFILES: tuple[Profile, ...] = (SOUND, VLLM_0_33_0)
 

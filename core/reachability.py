@@ -143,6 +143,11 @@ def load_range(aligned: int, external: int, size: int) -> tuple[int, int]:
     return aligned // size, geometry.ceil_div(external, size)
 
 
+def lazy_span(block_size: int, sharded: bool, dcp_size: int) -> int:
+    """Tokens that the lazy target counts for one block: the effective size of the group (2.8, DS-1, M-GEO-4)."""
+    return geometry.effective_block_size(block_size, sharded, dcp_size)
+
+
 LAZY_BLOCKS_MAMBA = 2
 """Blocks that the lazy target counts for a recurrent group (2.8)."""
 

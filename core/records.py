@@ -6,7 +6,30 @@ are in tokens; a read is (request, group, column, block, boundary).
 
 from __future__ import annotations
 
+from typing import Literal
+
 from attrs import frozen
+
+NONE = -1
+
+
+@frozen(slots=True)
+class Event:
+    """One announcement of a tier's key map, so that others can follow which keys it has (3.7).
+
+    ``stored``: the key (node, group) of a block, new to that block, stands for the first ``boundary`` tokens; the payload is
+    its last ``size`` tokens, and ``parent`` the node before them. ``removed``: the key lost its last block (under a profile:
+    any of its blocks). ``cleared``: every key is gone. What an event does not use keeps its empty value; -1 means none.
+    """
+
+    kind: Literal["stored", "removed", "cleared"]
+    medium: str
+    group: int = NONE
+    node: int = NONE
+    boundary: int = NONE
+    parent: int = NONE
+    tokens: tuple[int, ...] = ()
+    size: int = 0
 
 
 @frozen(slots=True)
@@ -64,3 +87,5 @@ class Record:
     """Finish: (group, block, boundary) of the states that a connector in a producer's role would take over."""
     rejected: int = 0
     """Output: drafts of the chunk that are not among the tokens delivered; unless it is late, ``computed`` falls by them."""
+    events: tuple[Event, ...] = ()
+    """Every action, with ``Config.events``: what the device's key map announced, in the order of its changes (3.7)."""

@@ -8,8 +8,9 @@ from typing import Any
 from attrs import evolve
 
 from kvproof.core import actions as act
-from kvproof.core import allocation, execute, freeing, lookup, outputs, plans, prefixes, requests, retention, worker
+from kvproof.core import allocation, events, execute, freeing, lookup, outputs, plans, prefixes, requests, retention, worker
 from kvproof.core import pool as pools
+from kvproof.core.config import Config
 from kvproof.core.errors import (
     AdmissionAfterPreemption,
     AlreadyScheduled,
@@ -30,6 +31,7 @@ from kvproof.core.errors import (
     PhaseError,
     Refusal,
     RowInUse,
+    ShortExternal,
     StaleOutput,
     StatusError,
     StepInFlight,
@@ -39,7 +41,7 @@ from kvproof.core.errors import (
     VictimInFlight,
 )
 from kvproof.core.records import Record
-from kvproof.core.world import NONE, Phase, Request, Status, Step, World
+from kvproof.core.world import NONE, Hit, Phase, Request, Status, Step, World
 
 _NEXT = {
     Phase.IDLE: "open a plan with BeginStep",
@@ -61,7 +63,8 @@ def step(world: World, action: act.Action) -> tuple[World, Record]:
     if handler is None:
         known = ", ".join(known.__name__ for known in act.ACTIONS)
         raise UnknownAction(f"{type(action).__name__} is not an action; actions are {known}")
-    return handler(world, action)
+    done = handler(world, action)
+    return events.announced(*done) if done[0].pool.notes else done
 
 
 def refusal(world: World, action: act.Action) -> Refusal | None:
@@ -113,7 +116,8 @@ def _lookup(world: World, action: act.Lookup) -> tuple[World, Record]:
             stale=request.stale,
         )
     nodes = prefixes.boundary_nodes(world.prefixes, request.tip, world.config.hash_block_size)
-    hit = lookup.lookup(world.config, world.pool, request, nodes)
+    search = lookup.joint if action.common else lookup.lookup
+    hit = search(world.config, world.pool, request, nodes)
     request = evolve(request, junction=hit.junction)
     world = allocation.with_request(world, request, world.pool, world.plan)
     world = evolve(world, phase=Phase.PLAN_WAITING, hit=hit)
@@ -128,12 +132,13 @@ def _allocate(world: World, action: act.Allocate) -> tuple[World, Record]:
     sizes = (action.new_tokens, action.local, action.external, action.lookahead, *action.drafts)
     if min(sizes) < 0 or action.new_tokens == 0:
         raise NothingToAllocate(f"new tokens must be positive and no count or draft negative, got {sizes} (T16)")
+    hit = None
     if request.status is Status.RUNNING:
         _check_running(world, action)
-        lists: tuple[tuple[int, ...], ...] = ((),) * len(world.config.groups)
     else:
-        lists = _adopted_lists(world, action)
+        hit = _adopted_hit(world, action)
     check_amount(world, request, action)
+    lists = ((),) * len(world.config.groups) if hit is None else adopted_lists(world.config, hit, action.local)
     wanted = allocation.wanted_tokens(
         world.config, request, action.new_tokens, action.local, action.external, action.lookahead, action.drafts
     )
@@ -155,35 +160,63 @@ def _check_running(world: World, action: act.Allocate) -> None:
         raise LookupMismatch(f"request {action.request} is running and adopts nothing: local and external are 0 (T16.5)")
 
 
-def _adopted_lists(world: World, action: act.Allocate) -> tuple[tuple[int, ...], ...]:
-    """Return the lists a first allocation adopts: the hit, or its truncation under external tokens (T14, T15)."""
+def _adopted_hit(world: World, action: act.Allocate) -> Hit:
+    """Return the hit that a first allocation adopts, whole or, under external tokens, rounded down to S (T14)."""
     hit = world.hit
     if hit is None or hit.request != action.request:
         raise LookupMissing(f"request {action.request} is not running: look it up directly before (T37)")
     if sum(1 for request in world.requests if request.status is Status.RUNNING) >= world.config.max_running:
         raise TooManyRunning(f"{world.config.max_running} requests run already: finish or preempt one first")
-    if action.external == 0 and hit.diverged:
-        raise DivergedHit("a divergent hit needs external tokens: no group state stands at its end (T14.4)")
-    if action.local == hit.local:
-        lists = hit.lists
-    elif action.external and action.local == hit.local - hit.local % world.config.scheduler_block_size:
-        lists = lookup.truncate(world.config, hit.lists, action.local)
-    else:
+    check_divergence(hit, action)
+    aligned = hit.local - hit.local % world.config.scheduler_block_size
+    if action.local not in ((hit.local, aligned) if action.external else (hit.local,)):
         raise LookupMismatch(
-            f"local {action.local} is not the hit of the lookup: give {hit.local}, or with external tokens "
-            f"{hit.local - hit.local % world.config.scheduler_block_size}, the hit rounded down to S (T14)"
+            f"local {action.local} is not the hit of the lookup: give {hit.local}, or with external tokens {aligned}, the hit "
+            "rounded down to S (T14)"
         )
-    if action.external and (action.local % world.config.scheduler_block_size or action.external % world.config.alignment):
+    if action.external:
+        check_external(world.config, hit, action)
+    return hit
+
+
+def adopted_lists(config: Config, hit: Hit, local: int) -> tuple[tuple[int, ...], ...]:
+    """Return the lists of a hit, cut if only ``local`` tokens of it are adopted (T15)."""
+    return hit.lists if local == hit.local else lookup.truncate(config, hit.lists, local)
+
+
+def check_divergence(hit: Hit, action: act.Allocate) -> None:
+    """Refuse a divergent hit without external tokens: no group state stands at its end (T14.4). Raises DivergedHit."""
+    if hit.diverged and not action.external:
+        raise DivergedHit(
+            "a divergent hit needs external tokens, no group state stands at its end: give some, or look the request up again "
+            "with common=True (T14.4)"
+        )
+
+
+def check_external(config: Config, hit: Hit, action: act.Allocate) -> None:
+    """Refuse external tokens that no connector may bring behind a hit (T14.1, T14.3, HB-8).
+
+    They start at a multiple of S, come in multiples of A, and take the place of a local tail only if they reach further.
+    Raises MisalignedExternal or ShortExternal.
+    """
+    if action.local % config.scheduler_block_size or action.external % config.alignment:
         raise MisalignedExternal(
-            f"external tokens start at a multiple of S = {world.config.scheduler_block_size} and come in multiples of "
-            f"A = {world.config.alignment}, got {action.external} at {action.local} (T14, HB-8)"
+            f"external tokens start at a multiple of S = {config.scheduler_block_size} and come in multiples of "
+            f"A = {config.alignment}, got {action.external} at {action.local} (T14, HB-8)"
         )
-    return lists
+    tail = hit.local - action.local
+    if tail and not lookup.replaces_tail(tail, action.external):
+        raise ShortExternal(
+            f"{action.external} external tokens do not reach beyond the {tail} local ones behind {action.local}: keep these, "
+            f"with local={hit.local} and external=0 (T14.3)",
+            tail=tail,
+            external=action.external,
+        )
 
 
 def check_amount(world: World, request: Request, action: act.Allocate) -> None:
     """Refuse amounts beyond the known tokens, hits that leave nothing to compute, and unclipped chunks (T14.5, T22)."""
-    start = request.computed + action.local + action.external
+    start = split_start(request, action)
     if world.config.recurrent and request.status is not Status.RUNNING and start > request.num_tokens - 1:
         raise HitTooLong(
             f"{start} of {request.num_tokens} tokens are hit: with a recurrent group at most one less (T14.5)",
@@ -198,6 +231,11 @@ def check_amount(world: World, request: Request, action: act.Allocate) -> None:
             start=start,
             new_tokens=action.new_tokens,
         )
+
+
+def split_start(request: Request, action: act.Allocate) -> int:
+    """Return where the chunk begins that T22 splits: behind what is computed, hit and loaded (T22, T37.4)."""
+    return request.computed + action.local + action.external
 
 
 def check_end(world: World, request: Request, action: act.Allocate, start: int) -> None:
@@ -246,7 +284,7 @@ def check_end(world: World, request: Request, action: act.Allocate, start: int) 
 
 
 def chunk_allowed(world: World, request: Request, start: int, amount: int) -> bool:
-    """Tell whether T22 can yield this amount for some number of wanted tokens.
+    """Tell whether T22 can yield this amount for some number of wanted tokens, at most what a step holds.
 
     Beside the amount itself those decide that reach as far as they can without another rule: to the end of all tokens, to
     that of the prefill, or not quite (T22.1, T22.3).
@@ -257,7 +295,7 @@ def chunk_allowed(world: World, request: Request, start: int, amount: int) -> bo
     reaches = (request.num_tokens, prefill_end, prefill_end - 1)
     return any(
         amount == clip(world, request, start, wanted)
-        for wanted in (amount, *(reach - start for reach in reaches))
+        for wanted in (amount, *(min(reach - start, world.config.max_chunk) for reach in reaches))
         if wanted >= amount
     )
 

@@ -128,6 +128,11 @@ def set_accepted(worker: Worker, row: int, accepted: int) -> Worker:
     return Worker(worker.owners, worker.rows, worker.columns, all_accepted)
 
 
+def keep(worker: Worker, row: int, kept: int) -> Worker:
+    """Note with an output how many tokens of a row's last step are kept, 1 + accepted drafts (T36.5, M-SPEC-3)."""
+    return set_accepted(worker, row, max(kept, 1))
+
+
 def state_column(worker: Worker, group: int, row: int) -> int:
     """Return the column that holds the running state: one further per accepted draft of the last step (3.6)."""
     return worker.columns[row][group] + worker.accepted[row] - 1

@@ -213,7 +213,7 @@ def new_world(config: Config) -> World:
         config=config,
         phase=Phase.IDLE,
         prefixes=Prefixes(),
-        pool=pools.new_pool(config.num_blocks),
+        pool=pools.new_pool(config.num_blocks, config.events),
         contents=((),) * config.num_blocks,
         requests=(),
         hit=None,

@@ -23,7 +23,7 @@ from kvproof.spec import faults
 from kvproof.spec import laws as all_laws
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.engines import machine, rules, scopes, shrink, walk, witnesses
-from kvproof.spec.engines.enabled import Limits
+from kvproof.spec.engines.amounts import Limits
 from kvproof.spec.engines.scopes import Scope
 from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.faults import Fault
@@ -31,6 +31,8 @@ from kvproof.spec.judge import Violation, refuted
 from kvproof.spec.laws.base import Evidence, Law
 
 WALK_STEPS = 300
+WHOLE_EVERY = 3
+"""Every so many walks the laws that run the actions again are judged, too: one of them costs as much as all others together."""
 TRACE_JOBS = 4
 SHRINK_RUNS = 4000
 
@@ -61,7 +63,7 @@ class Budget:
     fault_walks: int
 
 
-FULL = Budget(walks=40, examples=40, machine_steps=50, named_walks=250, fault_walks=60)
+FULL = Budget(walks=24, examples=24, machine_steps=50, named_walks=250, fault_walks=60)
 QUICK = Budget(walks=12, examples=10, machine_steps=30, named_walks=250, fault_walks=30)
 
 
@@ -309,7 +311,8 @@ def _walk(job: Job) -> Done:
     steps = 0
     for number in range(_budget(options).walks):
         seed = f"{options.seed}/{scope.name}/{number}"
-        walked = walk.walk(config, seed, WALK_STEPS, laws, limits, only=_only(options))
+        whole = bool(_only(options)) or number % WHOLE_EVERY == 0
+        walked = walk.walk(config, seed, WALK_STEPS, laws, limits, only=_only(options), whole=whole)
         premises.update(walked.premises)
         seen.update(walked.witnesses)
         steps += walked.steps
@@ -370,7 +373,7 @@ def _as_planted(fault: Fault, scope: Scope) -> Iterator[Config]:
         settings = dict(scope.settings)
         if fault.profile is not None:
             changes: dict[str, Any] = dict([fault.profile])
-            settings["profile"] = evolve(SOUND, **changes)
+            settings["profile"] = evolve(settings.get("profile", SOUND), **changes)
         yield evolve(scope, settings=settings).config()
 
 

@@ -21,7 +21,7 @@ from kvproof.core import config as configs
 from kvproof.core.actions import Action
 from kvproof.core.config import Config, Group, Profile
 from kvproof.core.errors import ConfigError
-from kvproof.core.records import Record
+from kvproof.core.records import Event, Record
 from kvproof.core.world import World, new_world
 from kvproof.spec import distribution
 from kvproof.spec import judge as judges
@@ -58,6 +58,14 @@ class Settings:
     clip_block_size: int
     append_expansion: int
     connectors: tuple[bool, ...]
+    use_eagle: bool = False
+    num_draft_tokens: int = 0
+    shared_prefix_checkpoint: bool = False
+    checkpoint_alignment: int | None = None
+    defer_block_free: bool = False
+    max_steps_in_flight: int = 1
+    async_outputs: bool = False
+    events: bool = False
 
     def config(self, profile: Profile) -> Config:
         """Resolve the configuration. Raises ConfigError."""
@@ -259,18 +267,29 @@ def _encode_outcome(outcome: Outcome) -> dict[str, Any]:
 
 
 def changed_fields(record: Record) -> dict[str, Any]:
-    """Return the fields of a record that its action set; flags inside tuples as 0 and 1, as their type says."""
+    """Return the fields of a record that its action set; flags inside tuples as 0 and 1, as their type says.
+
+    Each event is given by its own fields that are set.
+    """
+    return _set_fields(record, "action")
+
+
+def _set_fields(value: Record | Event, *always: str) -> dict[str, Any]:
     return {
-        field.name: _numbers(getattr(record, field.name))
-        for field in attrs.fields(Record)
-        if field.name == "action" or getattr(record, field.name) != field.default
+        field.name: _numbers(getattr(value, field.name))
+        for field in attrs.fields(type(value))
+        if field.name in always or getattr(value, field.name) != field.default
     }
 
 
 def _numbers(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_numbers(item) if isinstance(item, tuple) else int(item) for item in value]
-    return value
+    return [_number(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _number(item: Any) -> Any:
+    if isinstance(item, Event):
+        return _set_fields(item)
+    return _numbers(item) if isinstance(item, tuple) else int(item)
 
 
 def loads(text: str | bytes, source: str = "counterexample") -> Counterexample:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from kvproof.core.config import Config, Group
 from kvproof.core.contents import GARBAGE, UNWRITTEN
 from kvproof.core.prefixes import Prefixes
-from kvproof.core.world import Hit, Phase, Request, Scheduled, Step, World
+from kvproof.core.world import Hit, Phase, Request, Scheduled, Status, Step, World
 from kvproof.spec import naive
 
 NULL = 0
@@ -22,17 +22,76 @@ PARTS: tuple[str, ...] = ("zero", "copy", "load", "precopy", "forward")
 MISSING = -1
 PLANNING = (Phase.PLAN_RUNNING, Phase.PLAN_WAITING)
 
-# --- sizes ----------------------------------------------------------------------------------------------------------
+FULL, SLIDING, CHUNKED = "full_attention", "sliding_window", "chunked_local"
+ALIGN, STABLE, SCRATCH = "mamba_align", "mamba_stable", "scratch"
+KIND_IN_NAIVE = {
+    FULL: "full",
+    SLIDING: "sliding",
+    CHUNKED: "chunked",
+    ALIGN: "mamba_align",
+    STABLE: "mamba_stable",
+    SCRATCH: "scratch",
+}
+"""Names of the group kinds in the definitions of ``naive``."""
+
+# --- what a kind keeps and reads (1.2, 2.8) -------------------------------------------------------------------------
 
 
 def is_recurrent(group: Group) -> bool:
     """Tell whether a group keeps one state per block (1.2)."""
-    return group.kind == "mamba_align"
+    return group.kind in (ALIGN, STABLE)
+
+
+def keeps_snapshots(group: Group) -> bool:
+    """Tell whether a group keeps states only where chunks end, with nulls between them (1.2, Mamba align)."""
+    return group.kind == ALIGN
+
+
+def has_positions(group: Group) -> bool:
+    """Tell whether a group keeps one cell per position (1.2)."""
+    return group.kind in (FULL, SLIDING, CHUNKED)
+
+
+def is_windowed(group: Group) -> bool:
+    """Tell whether a group reads only a window of the past (1.2)."""
+    return group.kind in (SLIDING, CHUNKED)
+
+
+def reads(group: Group, query: int, position: int) -> bool:
+    """Tell whether the query at position ``query`` reads ``position`` in an attention group (1.2, CC-1)."""
+    if position > query:
+        return False
+    width = group.window or 1
+    if group.kind == SLIDING:
+        return query - position < width
+    if group.kind == CHUNKED:
+        return query // width == position // width
+    return True
+
+
+@lru_cache(maxsize=1 << 14)
+def first_read(group: Group, query: int) -> int:
+    """Return the first position that the query at position ``query`` reads in an attention group, by asking each."""
+    return next(position for position in range(query + 1) if reads(group, query, position))
+
+
+def unread(group: Group, tokens: int) -> int:
+    """Return how many leading tokens nobody reads any more once ``tokens`` are computed: their entries may be null (2.8).
+
+    An attention group's next query tells; of a recurrent group only the state at ``tokens`` is read, which lies with the
+    last of them.
+    """
+    if is_recurrent(group):
+        return max(tokens - 1, 0)
+    return first_read(group, tokens) if has_positions(group) else 0
+
+
+# --- sizes ----------------------------------------------------------------------------------------------------------
 
 
 def is_sharded(group: Group) -> bool:
-    """Tell whether DCP splits the group's positions; attention is split unless it says otherwise (2.1)."""
-    return not is_recurrent(group) if group.sharded is None else group.sharded
+    """Tell whether DCP splits the group's positions; full attention is split unless it says otherwise (2.1)."""
+    return group.kind == FULL if group.sharded is None else group.sharded
 
 
 def span(config: Config, group: int) -> int:
@@ -43,12 +102,51 @@ def span(config: Config, group: int) -> int:
 
 def attention_groups(config: Config) -> list[int]:
     """Return the groups that keep one cell per position."""
-    return [g for g, group in enumerate(config.groups) if not is_recurrent(group)]
+    return [g for g, group in enumerate(config.groups) if has_positions(group)]
+
+
+def full_groups(config: Config) -> list[int]:
+    """Return the full-attention groups."""
+    return [g for g, group in enumerate(config.groups) if group.kind == FULL]
 
 
 def recurrent_groups(config: Config) -> list[int]:
     """Return the groups that keep one state per block."""
     return [g for g, group in enumerate(config.groups) if is_recurrent(group)]
+
+
+def snapshot_groups(config: Config) -> list[int]:
+    """Return the recurrent groups in align mode."""
+    return [g for g, group in enumerate(config.groups) if keeps_snapshots(group)]
+
+
+def scratch_groups(config: Config) -> list[int]:
+    """Return the groups with one private block per request."""
+    return [g for g, group in enumerate(config.groups) if group.kind == SCRATCH]
+
+
+def eagle_groups(config: Config) -> frozenset[int]:
+    """Return the EAGLE group set, grown from the flagged groups (or all) until no equal group is left out (3.1)."""
+    return _eagle_groups(config.groups, config.use_eagle)
+
+
+@lru_cache(maxsize=256)
+def _eagle_groups(groups: tuple[Group, ...], use_eagle: bool) -> frozenset[int]:
+    if not use_eagle:
+        return frozenset()
+    flagged = [g for g, group in enumerate(groups) if group.draft]
+    chosen = set(flagged or range(len(groups)))
+    while True:
+        more = {g for g in range(len(groups)) if any(same_spec(groups[g], groups[other]) for other in chosen)}
+        if more <= chosen:
+            return frozenset(chosen)
+        chosen |= more
+
+
+def same_spec(one: Group, other: Group) -> bool:
+    """Tell whether two groups are of one class: equal in everything but the draft flag (1.2)."""
+    parts = ("kind", "block_size", "prefix_cacheable", "window", "speculative_blocks")
+    return is_sharded(one) == is_sharded(other) and all(getattr(one, part) == getattr(other, part) for part in parts)
 
 
 def columns(tokens: int, size: int) -> int:
@@ -79,23 +177,38 @@ def cells(config: Config, group: int) -> tuple[tuple[int, ...], ...]:
     return _cells(spec.block_size, is_sharded(spec), config.dcp_size, config.interleave)
 
 
+def gate(groups: tuple[Group, ...], *, caching: bool, dcp_size: int, hash_block: int) -> bool:
+    """Return what 2.4 says about fine-grained hits, without a connector's veto."""
+    return _gate(groups, dcp_size, hash_block, caching)
+
+
 @lru_cache(maxsize=256)
 def _gate(groups: tuple[Group, ...], dcp_size: int, hash_block: int, caching: bool) -> bool:
-    kinds = {"mamba_align": "mamba_align", "full_attention": "full"}
     asked = tuple(
-        naive.GateGroup(kinds[group.kind], group.block_size, is_sharded(group), bool(group.prefix_cacheable))
+        naive.GateGroup(KIND_IN_NAIVE[group.kind], group.block_size, is_sharded(group), bool(group.prefix_cacheable))
         for group in groups
     )
     return naive.gate(asked, caching=caching, allow=True, dcp_size=dcp_size, hash_block=hash_block)
 
 
-def cacheable_tokens(config: Config, tokens: int) -> int:
-    """Return the tokens of a caching call: all with fine-grained hits, else whole scheduler blocks (2.8)."""
-    fine = _gate(config.groups, config.dcp_size, config.hash_block_size, config.caching)
-    if fine:
-        return tokens
-    block = naive.common_multiple(tuple(span(config, group) for group in range(len(config.groups))))
-    return naive.cacheable_tokens(tokens, False, block)
+@lru_cache(maxsize=256)
+def _scheduler_block(groups: tuple[Group, ...], dcp_size: int) -> int:
+    return naive.common_multiple(tuple(naive.span(group.block_size, is_sharded(group), dcp_size) for group in groups))
+
+
+def scheduler_block(config: Config) -> int:
+    """Return S in tokens, the least common multiple of what the entries of all groups span (2.2)."""
+    return _scheduler_block(config.groups, config.dcp_size)
+
+
+def cacheable_tokens(config: Config, group: int, tokens: int) -> int:
+    """Return the tokens that a caching call of ``tokens`` tokens covers in a group (2.8).
+
+    All with fine-grained hits, else whole scheduler blocks and, in a group of the EAGLE set, one entry more.
+    """
+    fine = gate(config.groups, caching=config.caching, dcp_size=config.dcp_size, hash_block=config.hash_block_size)
+    eagle = span(config, group) if group in eagle_groups(config) else 0
+    return naive.cacheable_tokens(tokens, fine, scheduler_block(config), eagle)
 
 
 # --- prefixes -------------------------------------------------------------------------------------------------------
@@ -122,7 +235,11 @@ def same_prefix(world: World, one: Request, other: Request, tokens: int) -> bool
 
 
 def true_path(world: World, entry: Scheduled) -> list[int]:
-    """Return the prefix path of a scheduled request; entries are MISSING if its root is not of the request's context."""
+    """Return the prefix path of a scheduled request, its drafts included; MISSING where nothing right can be said.
+
+    That is so everywhere if the root is not of the request's context. Tokens of an output that has not come yet are not in
+    it: the path ends before them (``Scheduled.pending``).
+    """
     path = lineage(world.prefixes, entry.tip)
     for request in world.requests:
         if request.request == entry.request and world.prefixes.token[path[0]] != request.context:
@@ -152,8 +269,45 @@ def changed_requests(before: World, after: World) -> Iterator[tuple[Request, Req
             yield old, request
 
 
+def shares(world: World, request: int) -> Iterator[tuple[Step, Scheduled]]:
+    """Yield the shares of a request in dispatched steps whose output is still due for it, the oldest step first."""
+    for step in world.steps:
+        if request in step.due:
+            for entry in step.scheduled:
+                if entry.request == request:
+                    yield step, entry
+
+
+def is_stale(world: World, entry: Scheduled, step: Step) -> bool:
+    """Tell whether a share of a dispatched step was dispatched before the request's last preemption (T31, T36).
+
+    Read off what is there: the request does not run, or a later step or the open plan admits it anew.
+    """
+    request = request_of(world, entry.request)
+    if request is None or request.status is not Status.RUNNING:
+        return True
+    later = [other for candidate in world.steps[_index(world.steps, step) + 1 :] for other in candidate.scheduled]
+    return any(other.fresh and other.request == entry.request for other in (*later, *world.plan.scheduled))
+
+
+def _index(steps: tuple[Step, ...], step: Step) -> int:
+    return next(at for at, candidate in enumerate(steps) if candidate is step)
+
+
+def held_back(world: World) -> Iterator[tuple[int, int]]:
+    """Yield (position in its tables, block) of every block that a deferred free still holds (3.4)."""
+    for waiting in world.deferred:
+        for place, table in enumerate(waiting.tables):
+            for block in table:
+                if block != NULL:
+                    yield place, block
+
+
 def references(world: World) -> list[int]:
-    """Count the references every block should have: table entries, and both ends of copies not yet drained (PC-3)."""
+    """Count the references every block should have (PC-3).
+
+    Table entries, both ends of copies that are not drained yet, and what deferred frees hold.
+    """
     count = [0] * world.config.num_blocks
     for request in world.requests:
         for state in request.groups:
@@ -164,6 +318,8 @@ def references(world: World) -> list[int]:
         for _, source, destination in world.plan.copies:
             count[source] += 1
             count[destination] += 1
+    for _, block in held_back(world):
+        count[block] += 1
     return count
 
 
@@ -200,6 +356,25 @@ def consumers(world: World, step: Step) -> Iterator[tuple[Scheduled, int, int]]:
                 size = span(config, group)
                 if spec.prefix_cacheable and entry.loaded_from % size:
                     yield entry, group, entry.loaded_from // size
+
+
+def states_written(spec: Group, entry: Scheduled) -> list[tuple[int, int]]:
+    """Return (column, boundary) of every state that the forward of a share writes in a recurrent group (3.6).
+
+    The state at the end of the tokens before the drafts and the one after each draft stand in a row of columns from the
+    one in which the chunk ends; where drafts follow a block edge, the state at the edge also goes where its key says. A
+    positionally stable group keeps the state at every edge that the chunk passes.
+    """
+    size, end = spec.block_size, entry.start + entry.amount
+    sure = end - len(entry.drafts)
+    first = column_of_state(end, size)
+    if spec.kind == STABLE:
+        edges = [n for n in range(entry.start + 1, end + 1) if n % size == 0 or n == end]
+        return [(column_of_state(n, size), n) for n in edges]
+    written = [(first + at, n) for at, n in enumerate(range(sure, end + 1))]
+    if entry.drafts and sure % size == 0 and sure > entry.start:
+        written.append((sure // size - 1, sure))
+    return written
 
 
 # --- contents -------------------------------------------------------------------------------------------------------

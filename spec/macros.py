@@ -20,6 +20,19 @@ def admit(request: int, new_tokens: int, local: int = 0, external: int = 0) -> t
     return (act.Lookup(request), act.Allocate(request, new_tokens, local, external))
 
 
+def decode(request: int, *drafts: int) -> tuple[Action, ...]:
+    """Plan the last token of a running request, and drafts behind it (T36)."""
+    return (act.Allocate(request, 1 + len(drafts), drafts=drafts),)
+
+
+def deliver(outputs: Iterable[tuple[int, tuple[int, ...]]]) -> tuple[Action, ...]:
+    """Process outputs of the oldest step: (request, accepted drafts and one sampled token) each."""
+    return tuple(act.Output(request, tokens) for request, tokens in outputs)
+
+
 def run(outputs: Iterable[tuple[int, tuple[int, ...]]]) -> tuple[Action, ...]:
-    """Close the open plan, execute the step, and process its outputs: (request, sampled tokens) each."""
-    return (*CLOSE, *EXECUTE, *(act.Output(request, tokens) for request, tokens in outputs))
+    """Close the open plan, execute the step, and process its outputs: (request, sampled tokens) each.
+
+    With a second step in flight use the three parts one by one: ``CLOSE``, ``EXECUTE`` and :func:`deliver`.
+    """
+    return (*CLOSE, *EXECUTE, *deliver(outputs))

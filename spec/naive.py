@@ -69,7 +69,7 @@ class GateGroup(NamedTuple):
     """What the gate of 2.4 asks about a group."""
 
     kind: str
-    """`full`, `mamba_align`, `mamba_other`, `sliding`, `chunked` or `scratch`."""
+    """`full`, `mamba_align`, `mamba_other` (a mode of the engine), `mamba_stable`, `sliding`, `chunked` or `scratch`."""
     block_size: int
     """Tokens of a block on one rank."""
     sharded: bool = False
@@ -85,7 +85,7 @@ def gate(groups: tuple[GateGroup, ...], *, caching: bool, allow: bool, dcp_size:
         if group.kind == "mamba_align":
             strictly, equally = group.block_size > hash_block, group.block_size == hash_block
             finer = finer or strictly or (equally and dcp_size > 1)
-        elif group.kind in ("sliding", "chunked", "scratch") and group.cacheable:
+        elif group.kind in ("sliding", "chunked", "scratch", "mamba_stable") and group.cacheable:
             if span(group.block_size, group.sharded, dcp_size) != hash_block:
                 return False
     return finer
@@ -101,6 +101,11 @@ def columns_needed(num_tokens: int, block_size: int, sharded: bool, dcp_size: in
     while covered < num_tokens:
         columns, covered = columns + 1, covered + each
     return columns
+
+
+def row_step(block_size: int) -> int:
+    """Columns of an attention row come in multiples of this: the fewest whose blocks fill whole 128 tokens (2.5)."""
+    return next(step for step in count(1) if step * block_size % 128 == 0)
 
 
 # --- placement (2.6, DS-2 to DS-4) --------------------------------------------------------------------------------
@@ -177,9 +182,15 @@ def replay_boundaries(prompt: int, unit: int, eagle: bool = False) -> frozenset[
     return frozenset(checkpoint_boundary(n, unit, True) for n in (prompt - 1, prompt))
 
 
-def cacheable_tokens(tokens: int, fine_grained: bool, scheduler_block: int) -> int:
-    """Tokens of a caching call: all with fine-grained hits, else whole scheduler blocks (2.8)."""
-    return tokens if fine_grained else floor_multiple(tokens, scheduler_block)
+def cacheable_tokens(tokens: int, fine_grained: bool, scheduler_block: int, eagle_block: int = 0) -> int:
+    """Tokens of a caching call: all with fine-grained hits, else whole scheduler blocks (2.8).
+
+    `eagle_block` is E of a group of the EAGLE set: behind a whole scheduler block as many tokens more, if they are there.
+    """
+    if fine_grained:
+        return tokens
+    whole = floor_multiple(tokens, scheduler_block)
+    return max(n for n in range(whole, tokens + 1) if n <= whole + eagle_block) if whole else 0
 
 
 def prompt_tail_boundary(num_prompt: int, hash_block: int, num_hashes: int, last_token_excluded: bool = True) -> int:

@@ -20,16 +20,14 @@ from kvproof.spec import ground, naive
 Entry = tuple[int, int, int, int]
 Keys = dict[tuple[int, int], set[int]]
 
-KIND_OF_GATE = {"full_attention": "full", "mamba_align": "mamba_align"}
-"""Names of the group kinds in the gate of 2.4."""
-
 
 @frozen(slots=True)
 class Facts:
-    """Sizes of a configuration, counted from its inputs (2.1, 2.2, 2.4).
+    """Sizes of a configuration, counted from its inputs (2.1, 2.2, 2.4, 3.1).
 
     ``spans`` are E per group in tokens, ``scheduler_block`` S, ``gate`` whether 2.4 opens fine-grained hits, ``classes``
-    the groups that are looked up together, ``recurrent`` and ``attention`` the group indices of each sort.
+    the groups that are looked up together, ``recurrent`` and ``attention`` the group indices of each sort, ``full`` those of
+    full attention, ``eagle`` the EAGLE group set.
     """
 
     spans: tuple[int, ...]
@@ -38,46 +36,43 @@ class Facts:
     classes: tuple[tuple[int, ...], ...]
     recurrent: tuple[int, ...]
     attention: tuple[int, ...]
+    full: tuple[int, ...]
+    eagle: frozenset[int]
 
 
 def facts(config: Config) -> Facts:
     """Return the counted sizes of a configuration."""
-    return _facts(config.groups, config.dcp_size, config.hash_block_size, config.caching)
+    return _facts(config.groups, config.dcp_size, config.hash_block_size, config.caching, ground.eagle_groups(config))
 
 
 @lru_cache(maxsize=512)
-def _facts(groups: tuple[Group, ...], dcp_size: int, hash_block: int, caching: bool) -> Facts:
-    spans = tuple(naive.span(group.block_size, bool(group.sharded), dcp_size) for group in groups)
+def _facts(groups: tuple[Group, ...], dcp_size: int, hash_block: int, caching: bool, eagle: frozenset[int]) -> Facts:
+    spans = tuple(naive.span(group.block_size, ground.is_sharded(group), dcp_size) for group in groups)
     classes: list[list[int]] = []
     for index, group in enumerate(groups):
         if not group.prefix_cacheable:
             continue
         for members in classes:
-            if groups[members[0]] == group:
+            if ground.same_spec(groups[members[0]], group):
                 members.append(index)
                 break
         else:
             classes.append([index])
-    recurrent = tuple(index for index, group in enumerate(groups) if group.kind == "mamba_align")
     return Facts(
         spans=spans,
         scheduler_block=naive.common_multiple(spans),
         gate=gate(groups, caching=caching, dcp_size=dcp_size, hash_block=hash_block),
         classes=tuple(tuple(members) for members in classes),
-        recurrent=recurrent,
-        attention=tuple(index for index in range(len(groups)) if index not in recurrent),
+        recurrent=tuple(index for index, group in enumerate(groups) if ground.is_recurrent(group)),
+        attention=tuple(index for index, group in enumerate(groups) if ground.has_positions(group)),
+        full=tuple(index for index, group in enumerate(groups) if group.kind == ground.FULL),
+        eagle=eagle,
     )
 
 
 def gate(groups: tuple[Group, ...], *, caching: bool, dcp_size: int, hash_block: int) -> bool:
     """Return what 2.4 says about fine-grained hits, without a connector's veto."""
-    asked = tuple(
-        naive.GateGroup(
-            KIND_OF_GATE.get(group.kind, group.kind), group.block_size, bool(group.sharded), bool(group.prefix_cacheable)
-        )
-        for group in groups
-    )
-    return naive.gate(asked, caching=caching, allow=True, dcp_size=dcp_size, hash_block=hash_block)
+    return ground.gate(groups, caching=caching, dcp_size=dcp_size, hash_block=hash_block)
 
 
 def alignment(config: Config) -> int:
@@ -142,22 +137,65 @@ def attention_reach(
     return reached
 
 
-def joint_hit(config: Config, pool: Pool, prefixes: Prefixes, request: Request) -> int:
-    """Return the greatest boundary at which every class can resume, by trying all of them (HB-15)."""
-    if not config.caching or request.skip_reading:
-        return 0
+def margin(config: Config, members: tuple[int, ...]) -> int:
+    """Return the tokens behind a hit that a class must match too: what its EAGLE drop gives up, 0 if it owes none (T35).
+
+    A hash unit where hits may end inside its blocks, else a block; a state cannot be rewound, so recurrent groups never drop.
+    """
     counted = facts(config)
-    nodes = ground.lineage(prefixes, request.tip)[: request.num_tokens]
+    if members[0] not in counted.eagle or members[0] in counted.recurrent:
+        return 0
+    return min(alignment(config), counted.spans[members[0]])
+
+
+def class_resumes(
+    config: Config, members: tuple[int, ...], known: Collection[tuple[int, int]], nodes: list[int], n: int
+) -> bool:
+    """Tell whether a class of groups has what it needs to resume at n tokens and, if it owes one, for its EAGLE drop (HB-15).
+
+    Full attention is keyed from the left to n, a windowed group in every entry that the window or chunk of the next position
+    meets, a recurrent group at exactly n. ``nodes[n]`` is the node of the first n tokens, as far as the class may match.
+    """
+    counted, spec = facts(config), config.groups[members[0]]
+    if members[0] in counted.recurrent:
+        return n < len(nodes) and has_all(known, nodes[n], members)
+    size, more = counted.spans[members[0]], margin(config, members)
+    if spec.kind == ground.FULL:
+        return attention_reach(known, nodes, members, size, config.hash_block_size) >= n + more
+    if n % size or n + more >= len(nodes):
+        return False
+    first = ground.unread(spec, n) // size
+    return all(has_all(known, nodes[end], members) for end in range((first + 1) * size, n + more + 1, size))
+
+
+def joint_hit(config: Config, pool: Pool, prefixes: Prefixes, request: Request) -> int:
+    """Return the greatest boundary at which every class can resume, by trying all of them (HB-15).
+
+    A class that owes an EAGLE drop may match that much beyond the last hit, as far as tokens are hashed; in a model of one
+    group nothing may.
+    """
+    classes = facts(config).classes
+    if not config.caching or request.skip_reading or not classes:
+        return 0
+    return _greatest(config, pool, prefixes, request, classes)
+
+
+def class_hit(config: Config, pool: Pool, prefixes: Prefixes, request: Request, members: tuple[int, ...]) -> int:
+    """Return the greatest boundary at which one class of groups can resume, the others left out (CA-6)."""
+    return _greatest(config, pool, prefixes, request, (members,))
+
+
+def _greatest(config: Config, pool: Pool, prefixes: Prefixes, request: Request, classes: tuple[tuple[int, ...], ...]) -> int:
+    nodes = ground.lineage(prefixes, request.tip)
+    hashed = naive.floor_multiple(request.num_tokens, config.hash_block_size)
     known = keys(pool).keys()
-    reach = {
-        members: attention_reach(known, nodes, members, counted.spans[members[0]], config.hash_block_size)
-        for members in counted.classes
-        if members[0] in counted.attention
-    }
+    visible: dict[tuple[int, ...], list[int]] = {}
+    for members in classes:
+        beyond = margin(config, members) if len(config.groups) > 1 else 0
+        last = max(request.num_tokens - 1, min(request.num_tokens - 1 + beyond, hashed))
+        visible[members] = nodes[: last + 1]
     for n in reversed(range(0, request.num_tokens, alignment(config))):
-        if n == 0 or all(
-            reach[members] >= n if members in reach else has_all(known, nodes[n], members) for members in counted.classes
-        ):
+        if n == 0 or all(class_resumes(config, members, known, visible[members], n) for members in classes):
             return n
     return 0
 
@@ -179,6 +217,6 @@ def attention_hit(config: Config, pool: Pool, prefixes: Prefixes, request: Reque
     reaches = [
         attention_reach(known, nodes, members, facts(config).spans[members[0]], config.hash_block_size)
         for members in facts(config).classes
-        if members[0] in facts(config).attention
+        if members[0] in facts(config).full
     ]
     return min(reaches, default=0)

@@ -7,7 +7,7 @@ from kvproof.core import prefixes
 from kvproof.core.config import Config
 from kvproof.core.records import Record
 from kvproof.core.step import step
-from kvproof.core.world import Request, World, new_world
+from kvproof.core.world import DeferredFree, Request, World, new_world
 from kvproof.spec import macros
 
 
@@ -85,6 +85,14 @@ class Driver:
             if owner == group:
                 found.setdefault(self.world.prefixes.depth[node], []).append(block)
         return found
+
+    def handoffs(self) -> list[tuple[int, int, int, int]]:
+        """Handoffs that the next drain will publish: (request, group, block, boundary)."""
+        return list(self.world.plan.handoffs)
+
+    def deferred(self) -> list[DeferredFree]:
+        """Frees that wait for their fence, oldest first."""
+        return list(self.world.deferred)
 
     def counts(self, request: int) -> tuple[int, int, int]:
         """Computed tokens, known tokens, tokens in flight."""

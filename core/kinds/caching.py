@@ -32,7 +32,7 @@ def register_full(work: Work, group: int, table: Sequence[int], start: int, stop
         if not registrable(block) or not kept(index):
             continue
         boundary = (index + 1) * size
-        work.pool = pools.promote(work.pool, boundary_node(work, boundary), group, block, boundary)
+        work.pool = pools.promote(work.pool, full_node(work, group, index), group, block, boundary)
 
 
 def register_new(work: Work, group: int, state: GroupState, tokens: int, kept: Callable[[int], bool]) -> GroupState:
@@ -47,6 +47,11 @@ def register_new(work: Work, group: int, state: GroupState, tokens: int, kept: C
 def registrable(block: int) -> bool:
     """Tell whether a table entry may carry keys: every block but the null block (T7, T8)."""
     return block != NULL_BLOCK
+
+
+def full_node(work: Work, group: int, index: int) -> int:
+    """Return the prefix node that names the full block at a table index: that of its end (2.3, T7)."""
+    return boundary_node(work, (index + 1) * work.config.sizes[group])
 
 
 def full_entries(work: Work, group: int, tokens: int) -> int:

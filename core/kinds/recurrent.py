@@ -346,21 +346,20 @@ def kept_entries(work: Work, group: int) -> Callable[[int], bool]:
 
 
 def _register_tail(work: Work, group: int, state: GroupState, tokens: int) -> GroupState:
-    """Register what stands inside blocks: the reserved checkpoint, and the prompt checkpoint or junction at the end (T10.2).
+    """Register what stands inside a block: the reserved checkpoint, and the prompt checkpoint or junction at the end (T10.2).
 
-    A chunk may have both: under dense retention the one that ends at the prompt checkpoint reserves a checkpoint before it.
-    ``tails_of_a_chunk = first`` then leaves the later one unregistered.
+    Under ``checkpoint_tail = first`` a chunk with a checkpoint registers nothing at its end.
     """
     if has_checkpoint(state):
         _register_checkpoint(work, group, state.table[state.checkpoint_column], state.checkpoint_position)
-        if work.config.profile.tails_of_a_chunk == "first":
+        if work.config.profile.checkpoint_tail == "first":
             return state
     if tokens <= 0 or tokens % work.config.hash_block_size or not is_checkpoint(work, tokens):
         return state
     size = work.config.sizes[group]
     index = geometry.ceil_div(tokens, size) - 1
-    block = state.table[index] if index < len(state.table) and index != state.checkpoint_column else NULL_BLOCK
-    if block == NULL_BLOCK or work.pool.key_tokens[block] == tokens:
+    block = state.table[index] if index < len(state.table) else NULL_BLOCK
+    if block == NULL_BLOCK or work.pool.key_tokens[block] == tokens or index == state.checkpoint_column:
         return state
     node = caching.partial_node(work, group, tokens)
     work.pool = pools.insert_partial(work.pool, node, group, block, tokens)

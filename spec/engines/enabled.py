@@ -1,48 +1,20 @@
 """What can be done in a world: the list from which every engine draws. ``disabled`` lists what must be refused.
 
 Both are built from the semantics alone (T0, T14, T16, T22, T31, T36, T37, T39), from sizes, statuses and phases, never by
-asking a guard of the model: a guard that goes wrong cannot hide here. Chunk ends come from ``naive.chunk_end``. An
-action of :func:`enabled` that the model refuses is therefore a violation (LV-9), and so is an action of
-``disabled`` that it accepts, answers with an internal error, or lets leave a trace.
+asking a guard of the model: a guard that goes wrong cannot hide here. Amounts come from ``amounts``, the order of steps in
+flight from ``flight``, prompts from ``prompts``. An action of :func:`enabled` that the model refuses is therefore a
+violation (LV-9), and so is an action of ``disabled`` that it accepts, answers with an internal error, or lets leave a trace.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from attrs import frozen
-
 from kvproof.core import actions as act
-from kvproof.core import execute, prefixes
+from kvproof.core import execute
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.world import NONE, Hit, Phase, Request, Status, World
-from kvproof.spec import naive
-
-
-@frozen(slots=True)
-class Limits:
-    """Bounds of generation: live requests, prompt length in tokens, alphabet, contexts, and what else may be drawn.
-
-    ``lookahead`` lists the extra slots an allocation may ask for; ``submits`` bounds the prompts listed per world.
-    """
-
-    max_live: int = 3
-    max_prompt: int = 31
-    alphabet: tuple[int, ...] = (0, 1)
-    contexts: tuple[int, ...] = (0, 1)
-    external: bool = True
-    lookahead: tuple[int, ...] = (0,)
-    submits: int = 40
-
-
-def limits_for(config: Config) -> Limits:
-    """Return the limits that fit a configuration: every legal prompt, external tokens if there is a connector."""
-    return Limits(
-        max_live=min(3, config.max_running),
-        max_prompt=config.max_model_len - 1,
-        external=bool(config.connectors),
-    )
+from kvproof.spec.engines import amounts, flight, prompts
+from kvproof.spec.engines.amounts import Limits
 
 
 def enabled(world: World, limits: Limits) -> list[Action]:
@@ -52,137 +24,38 @@ def enabled(world: World, limits: Limits) -> list[Action]:
     """
     if world.phase is Phase.IDLE:
         return [*_step_on(world, limits), *_submits(world, limits), *_disturb(world)]
+    part = flight.next_part(world)
+    meanwhile: list[Action] = [] if part is None else [act.Execute(part)]
     if world.phase is Phase.DRAINED:
-        return [act.BuildMetadata()]
+        return [act.BuildMetadata(), *meanwhile]
     if world.phase is Phase.BUILT:
-        return [act.Dispatch()]
-    return [*_planning(world, limits), act.Drain(), *_preemptions(world)]
+        return [act.Dispatch(), *meanwhile]
+    return [*_planning(world, limits), act.Drain(), *meanwhile, *_preemptions(world)]
 
 
-# --- sizes --------------------------------------------------------------------------------------------------------
+# --- between plans ------------------------------------------------------------------------------------------------
 
 
-def units(config: Config) -> tuple[int, ...]:
-    """Return the sizes in tokens at whose multiples something happens: H, S, every E and every unscaled block size."""
-    found = {config.hash_block_size, config.scheduler_block_size, *config.sizes}
-    found.update(group.block_size for group in config.groups)
-    return tuple(sorted(found))
+def _step_on(world: World, limits: Limits) -> list[Action]:
+    part = flight.next_part(world)
+    found: list[Action] = [] if part is None else [act.Execute(part)]
+    for number in flight.outputs_due(world):
+        found += [act.Output(number, tokens) for tokens in flight.deliveries(world, number, limits.alphabet)]
+    if may_begin(world) and world.requests:
+        found.append(act.BeginStep())
+    return found
 
 
-def lengths(config: Config, limits: Limits) -> tuple[int, ...]:
-    """Return the interesting prompt lengths in tokens, ascending: one below, at and above every multiple of a unit."""
-    found = {1, limits.max_prompt}
-    for unit in units(config):
-        for multiple in range(unit, limits.max_prompt + 2, unit):
-            found.update((multiple - 1, multiple, multiple + 1))
-    return tuple(sorted(n for n in found if 1 <= n <= limits.max_prompt))
-
-
-def chunk(config: Config, request: Request, start: int, wanted: int) -> int:
-    """Return how many of ``wanted`` tokens from ``start`` may be computed in one step, by enumeration (T22)."""
-    if not config.recurrent or start >= max(request.num_prompt, request.num_tokens - 1):
-        return wanted
-    end = naive.chunk_end(
-        naive.Clip(
-            start=start,
-            wanted=wanted,
-            num_tokens=request.num_tokens,
-            num_prompt=request.num_prompt,
-            clip_block=config.clip_block_size,
-            hash_block=config.hash_block_size,
-            fine=config.fine_grained and config.hash_block_size < config.scheduler_block_size,
-            max_chunk=config.max_chunk,
-            junction=request.junction,
-        )
-    )
-    if config.profile.clip_stops == "every_group":
-        for group in config.recurrent:
-            size = config.groups[group].block_size
-            edge = next(n for n in range(start, start + size + 1) if n % size == 0)
-            if start < edge < end:
-                end = edge
-    return max(end - start, 0)
-
-
-def wanted_amounts(config: Config, request: Request, start: int) -> tuple[int, ...]:
-    """Return the amounts a scheduler may want from ``start``, everything first: the rest, then small budgets."""
-    left = min(request.num_tokens - start, config.max_chunk)
-    budgets = [left, *(unit + extra for unit in units(config) for extra in (0, 1)), 1]
-    return tuple(dict.fromkeys(budget for budget in budgets if 0 < budget <= left))
-
-
-def amounts(config: Config, request: Request, start: int) -> tuple[int, ...]:
-    """Return the chunk sizes that several wanted amounts are clipped to, without those that skip the step (T22)."""
-    chunks = (chunk(config, request, start, wanted) for wanted in wanted_amounts(config, request, start))
-    return tuple(dict.fromkeys(amount for amount in chunks if amount > 0))
-
-
-def external_amounts(config: Config, request: Request, local: int) -> tuple[int, ...]:
-    """Return legal external token counts behind ``local``: multiples of A that leave a token to compute (T14, T29)."""
-    if local % config.scheduler_block_size:
-        return ()
-    return tuple(range(config.alignment, request.num_tokens - local, config.alignment))
-
-
-def adoptable(config: Config, hit: Hit) -> tuple[int, ...]:
-    """Return the local prefixes under which external tokens may be adopted: the hit, and the hit cut to S (T14)."""
-    cut = hit.local - hit.local % config.scheduler_block_size
-    return (hit.local,) if cut == hit.local else (cut,)
-
-
-# --- prompts ------------------------------------------------------------------------------------------------------
-
-
-def known_prompts(world: World, count: int = 3) -> list[tuple[tuple[int, ...], int]]:
-    """Return (tokens, context) of the deepest ends of the prefix table, the youngest first, at most ``count``."""
-    table = world.prefixes
-    parents = set(table.parent)
-    ends = [node for node in range(len(table.parent) - 1, -1, -1) if node not in parents and table.depth[node] > 0]
-    return [spelled(world, node) for node in ends[:count]]
-
-
-def spelled(world: World, node: int) -> tuple[tuple[int, ...], int]:
-    """Return the tokens and the context of a prefix node."""
-    table = world.prefixes
-    tokens = tuple(table.token[at] for at in prefixes.path(table, node, 0, table.depth[node]))
-    return tokens, table.token[prefixes.ancestor(table, node, 0)]
-
-
-def free_id(world: World) -> int:
-    """Return the smallest request id that is neither live nor in a step that is not processed yet (T37)."""
-    taken = {request.request for request in world.requests}
-    for step in world.steps:
-        taken.update(entry.request for entry in step.scheduled)
-    return next(number for number in range(len(taken) + 1) if number not in taken)
-
-
-def _prompts(world: World, limits: Limits) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Yield prompts: resends, extensions, truncations and branches of known ones, then fresh ones, around boundaries."""
-    sizes = lengths(world.config, limits)
-    first, other = limits.alphabet[0], limits.alphabet[-1]
-    known = [(tokens[: limits.max_prompt], context) for tokens, context in known_prompts(world)]
-    for tokens, context in known:
-        yield tokens, context
-        yield tokens, limits.contexts[0] if context != limits.contexts[0] else limits.contexts[-1]
-    for size in sizes:
-        yield (first,) * size, limits.contexts[0]
-    for tokens, context in known:
-        for size in sizes:
-            if size < len(tokens):
-                yield tokens[:size], context
-                branch = first if tokens[size] == other else other
-                yield (*tokens[:size], branch, *tokens[size + 1 :]), context
-            elif size > len(tokens):
-                yield (*tokens, *(other,) * (size - len(tokens))), context
-    for size in sizes:
-        yield (other,) + (first,) * (size - 1), limits.contexts[0]
+def may_begin(world: World) -> bool:
+    """Tell whether a plan may be opened: fewer steps are in flight than may be (T0)."""
+    return len(world.steps) < world.config.max_steps_in_flight
 
 
 def _submits(world: World, limits: Limits) -> list[Action]:
     if len(world.requests) >= limits.max_live:
         return []
-    number = free_id(world)
-    distinct = list(dict.fromkeys(_prompts(world, limits)))
+    number = prompts.free_id(world)
+    distinct = list(dict.fromkeys(prompts.around(world, limits)))
     if len(distinct) > limits.submits:
         # Keep the resends in front and thin the rest out evenly, so that every length class stays.
         head = limits.submits // 4
@@ -195,73 +68,53 @@ def _submits(world: World, limits: Limits) -> list[Action]:
     return found
 
 
-# --- one list per phase -------------------------------------------------------------------------------------------
-
-
-def next_part(world: World) -> str | None:
-    """Return the execute sub-phase that is due, None if no step waits for one (T0)."""
-    for step in world.steps:
-        if step.part < len(execute.PARTS):
-            return execute.PARTS[step.part]
-    return None
-
-
-def outputs_due(world: World) -> tuple[int, ...]:
-    """Return the requests whose output may be processed now (T36)."""
-    if world.steps and world.steps[0].part == len(execute.PARTS):
-        return world.steps[0].due
-    return ()
-
-
-def samples(world: World, request: int) -> int:
-    """Return how many tokens the output of a due request carries: none inside a prompt or at the model length (T36)."""
-    for live in world.requests:
-        if live.request == request:
-            ends = [entry.start + entry.amount for entry in world.steps[0].scheduled if entry.request == request]
-            if ends[0] != live.num_tokens:
-                return 0
-            return 1 if live.num_tokens < world.config.max_model_len else 0
-    return 0
-
-
-def _step_on(world: World, limits: Limits) -> list[Action]:
-    part = next_part(world)
-    if part is not None:
-        return [act.Execute(part)]
-    found: list[Action] = []
-    for request in outputs_due(world):
-        if samples(world, request):
-            found += [act.Output(request, (token,)) for token in limits.alphabet]
-        else:
-            found.append(act.Output(request))
-    if not world.steps and world.requests:
-        found.append(act.BeginStep())
-    return found
-
-
 def _disturb(world: World) -> list[Action]:
     found: list[Action] = [act.Finish(request.request) for request in world.requests]
-    found += [act.Preempt(request.request) for request in at_rest(world)]
+    for request in preemptable(world):
+        found += preemptions_of(request)
     keyed = [block for block, node in enumerate(world.pool.key_node) if node >= 0]
     found += [act.EvictBlocks((block,)) for block in keyed]
     if len(keyed) > 1:
         found.append(act.EvictBlocks(tuple(keyed[:2])))
     found.append(act.ResetCache())
-    if not world.steps and not world.requests:
+    if may_begin(world) and not world.requests:
         found.append(act.BeginStep())
     for row in free_rows(world)[-1:]:
         found += appends(world, row)
     return found
 
 
-def at_rest(world: World) -> list[Request]:
-    """Return the running requests without tokens in flight, which a reset of the engine may preempt between plans (T31)."""
-    return [request for request in world.requests if request.status is Status.RUNNING and not request.in_flight]
+def preemptable(world: World) -> list[Request]:
+    """Return the running requests that may be preempted now, planned or not (T31).
+
+    Between plans those without a step in flight. In a plan all, but while freeing is deferred those without a step whose
+    outputs are all still to come: the blocks of another would not become free in this plan.
+    """
+    running = [request for request in world.requests if request.status is Status.RUNNING]
+    if world.phase is Phase.IDLE:
+        return [request for request in running if not request.in_flight]
+    if world.config.defer_block_free:
+        fenced = {due for step in world.steps if not step.opened for due in step.due}
+        return [request for request in running if request.request not in fenced]
+    return running
+
+
+def preemptions_of(request: Request) -> list[Action]:
+    """Return the ways to preempt a request that has no amount in the open plan: with a late output, to be dropped or not."""
+    kept: list[Action] = [act.Preempt(request.request)]
+    return [*kept, act.Preempt(request.request, drop_stale=True)] if request.in_flight else kept
+
+
+def withdrawals_of(request: Request) -> list[Action]:
+    """Return the ways to withdraw a request from the open plan: with a late output, to be dropped or not."""
+    kept: list[Action] = [act.Withdraw(request.request)]
+    return [*kept, act.Withdraw(request.request, drop_stale=True)] if request.in_flight else kept
 
 
 def free_rows(world: World) -> list[int]:
-    """Return the rows that no request owns."""
-    return [row for row, owner in enumerate(world.worker.owners) if owner == NONE]
+    """Return the rows that no request owns and that no dispatched step still reads."""
+    busy = {entry.row for step in world.steps if step.part < len(execute.PARTS) for entry in step.scheduled}
+    return [row for row, owner in enumerate(world.worker.owners) if owner == NONE and row not in busy]
 
 
 def room(world: World, group: int, row: int) -> int:
@@ -273,7 +126,8 @@ def room(world: World, group: int, row: int) -> int:
 def block_ids(world: World, count: int) -> tuple[int, ...]:
     """Return ``count`` block ids in turn, the null block left out where there are others."""
     last = world.config.num_blocks - 1
-    return tuple(1 + at % last if last else 0 for at in range(count))
+    turn = tuple(range(1, last + 1)) or (0,)
+    return (turn * (count // len(turn) + 1))[:count]
 
 
 def appends(world: World, row: int) -> list[Action]:
@@ -288,11 +142,17 @@ def appends(world: World, row: int) -> list[Action]:
     ]
 
 
+# --- in a plan ----------------------------------------------------------------------------------------------------
+
+
 def waiting(world: World) -> list[Request]:
-    """Return the requests that may be looked up in the open plan (T0 part 3)."""
+    """Return the requests that may be looked up in the open plan (T0 part 3).
+
+    One whose late output is still to be delivered is not: resumed now, it could sample the same position again (T37.1).
+    """
     if world.plan.preempted:
         return []
-    return [request for request in world.requests if request.status is not Status.RUNNING]
+    return [request for request in world.requests if request.status is not Status.RUNNING and not flight.owes_output(request)]
 
 
 def scheduled(world: World) -> set[int]:
@@ -316,28 +176,53 @@ def _planning(world: World, limits: Limits) -> list[Action]:
     found: list[Action] = []
     if world.phase is Phase.PLAN_RUNNING:
         for request in unscheduled(world):
-            for amount in amounts(config, request, request.computed):
-                found += [act.Allocate(request.request, amount, lookahead=extra) for extra in limits.lookahead]
+            found += continuations(config, request, limits)
     hit = world.hit
     if hit is not None and rows_left(world):
         request = next(live for live in world.requests if live.request == hit.request)
         found += first_allocations(config, request, hit, limits)
+    if hit is not None and hit.diverged:
+        found.append(act.Lookup(hit.request, common=True))
     found += [act.Lookup(request.request) for request in waiting(world) if hit is None or request.request != hit.request]
     return found
+
+
+def continuations(config: Config, request: Request, limits: Limits) -> list[Action]:
+    """Return the allocations of a running request: a chunk of what is known, and with drafts behind it (T16, T36)."""
+    found: list[Action] = []
+    for extra in limits.lookahead:
+        for amount in amounts.amounts(config, request, request.computed):
+            found.append(act.Allocate(request.request, amount, lookahead=extra))
+        for drafts in draft_choices(amounts.most_drafts(config, request), limits.alphabet):
+            found.append(act.Allocate(request.request, 1 + len(drafts), lookahead=extra, drafts=drafts))
+    return found
+
+
+def draft_choices(most: int, alphabet: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return drafts of 1 to ``most`` tokens, for each length some: of one token alone, and of two in turn."""
+    found: list[tuple[int, ...]] = []
+    for length in range(1, most + 1):
+        found += [(token,) * length for token in alphabet]
+        found.append(tuple(alphabet[at % len(alphabet)] for at in range(length)))
+    return list(dict.fromkeys(found))
 
 
 def first_allocations(config: Config, request: Request, hit: Hit, limits: Limits) -> list[Action]:
     """Return the admissions of a request that was just looked up, without and with external tokens (T14, T16)."""
     found: list[Action] = []
     if not hit.diverged:
-        for amount in amounts(config, request, hit.local):
-            found += [act.Allocate(request.request, amount, local=hit.local, lookahead=extra) for extra in limits.lookahead]
+        found += [
+            act.Allocate(request.request, amount, local=hit.local, lookahead=extra, full_sequence=gate)
+            for gate in limits.gates
+            for amount in amounts.amounts(config, request, hit.local)
+            for extra in limits.lookahead
+        ]
     if limits.external:
-        for local in adoptable(config, hit):
-            for external in external_amounts(config, request, local):
+        for local in amounts.adoptable(config, hit):
+            for external in amounts.external_amounts(config, request, local, hit.local - local):
                 found += [
-                    act.Allocate(request.request, amount, local=local, external=external)
-                    for amount in amounts(config, request, local + external)[:2]
+                    act.Allocate(request.request, amount, local=local, external=external, full_sequence=limits.gates[-1])
+                    for amount in amounts.amounts(config, request, local + external)[:2]
                 ]
     return found
 
@@ -346,8 +231,7 @@ def _preemptions(world: World) -> list[Action]:
     if world.phase is not Phase.PLAN_RUNNING:
         return []
     taken = scheduled(world)
-    return [
-        act.Withdraw(request.request) if request.request in taken else act.Preempt(request.request)
-        for request in world.requests
-        if request.status is Status.RUNNING
-    ]
+    found: list[Action] = []
+    for request in preemptable(world):
+        found += withdrawals_of(request) if request.request in taken else preemptions_of(request)
+    return found

@@ -1,6 +1,8 @@
 """The Hypothesis state machine: one rule draws from the enabled actions, a second one tries disabled actions.
 
-One rule that draws an index finds deep faults that one rule per transition misses. Runs start in worlds sampled by the
+One rule that draws an index finds deep faults that one rule per transition misses. The index names a type of action first,
+those that carry a step on more often than others, then one of its actions: a world may list fifty prompts to submit and one
+output to process. Runs start in worlds sampled by the
 walker, so that few steps reach far. Bounded by examples and steps, never by time; the seed decides everything.
 """
 
@@ -15,20 +17,33 @@ from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
+from kvproof.core import actions as act
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.world import World, new_world
 from kvproof.spec import judge as judges
-from kvproof.spec.engines import disabled, rules, walk
+from kvproof.spec.engines import amounts, disabled, rules, walk
 from kvproof.spec.engines import enabled as lists
 from kvproof.spec.engines import witnesses as wit
-from kvproof.spec.engines.enabled import Limits
+from kvproof.spec.engines.amounts import Limits
 from kvproof.spec.judge import Judge, Violation
 from kvproof.spec.laws.base import Law, Moment
 
 STARTS = 6
 START_STEPS = 120
 PER_RULE = 3
+WEIGHTS: dict[type[Action], int] = {
+    act.Execute: 20,
+    act.Output: 20,
+    act.BeginStep: 12,
+    act.Submit: 4,
+    act.Lookup: 4,
+    act.Allocate: 8,
+    act.Drain: 2,
+    act.BuildMetadata: 20,
+    act.Dispatch: 20,
+}
+"""How likely a type of action is drawn where it is enabled, against 1 for those that are not named."""
 
 
 @frozen(slots=True)
@@ -77,6 +92,14 @@ def _start_worlds(
     return found
 
 
+def by_type(actions: Sequence[Action]) -> dict[type[Action], list[Action]]:
+    """Return actions by type, types and actions in the order of the list: the simplest first."""
+    found: dict[type[Action], list[Action]] = {}
+    for action in actions:
+        found.setdefault(type(action), []).append(action)
+    return found
+
+
 def _machine(search: _Search) -> type[RuleBasedStateMachine]:
     class Machine(RuleBasedStateMachine):
         def __init__(self) -> None:
@@ -90,10 +113,12 @@ def _machine(search: _Search) -> type[RuleBasedStateMachine]:
             self.actions = list(actions)
 
         @rule(data=st.data())
-        def act(self, data: st.DataObject) -> None:
+        def draw(self, data: st.DataObject) -> None:
             # Several actions a draw, or half of all would be refused ones.
             for _ in range(PER_RULE):
-                actions = lists.enabled(self.world, search.limits)
+                types = by_type(lists.enabled(self.world, search.limits))
+                turn = [kind for kind in types for _ in range(WEIGHTS.get(kind, 1))]
+                actions = types[turn[data.draw(st.integers(0, len(turn) - 1))]]
                 self._apply(actions[data.draw(st.integers(0, len(actions) - 1))], True)
 
         @rule(at=st.integers(0, 199))
@@ -160,7 +185,7 @@ def run_machine(
 
     ``only`` names the one law or rule whose violations count, bent ones included.
     """
-    bounds = limits or lists.limits_for(config)
+    bounds = limits or amounts.limits_for(config)
     starts = _start_worlds(config, laws, bounds, str(seed_number), only)
     search = _Search(config, bounds, Judge(laws), starts, only)
     machine = seed(seed_number)(_machine(search))

@@ -15,9 +15,9 @@ from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.world import Status, World, new_world
 from kvproof.spec import judge as judges
-from kvproof.spec.engines import disabled, rules
+from kvproof.spec.engines import amounts, disabled, flight, rules
 from kvproof.spec.engines import enabled as lists
-from kvproof.spec.engines.enabled import Limits
+from kvproof.spec.engines.amounts import Limits
 from kvproof.spec.judge import Judge, Violation
 from kvproof.spec.laws.base import Law
 
@@ -104,6 +104,7 @@ def shrink(
         best = _without_steps(shrinker, best)
         best = _without_chunks(shrinker, best)
         best = _simpler(shrinker, best)
+        best = _straightened(shrinker, best)
         progress = _cost(best[0]) < before
     return best
 
@@ -119,8 +120,8 @@ def _better(shrinker: Shrinker, best: Result, candidate: tuple[Action, ...]) -> 
     return result if result is not None and _cost(result[0]) < _cost(best[0]) else None
 
 
-def _cost(actions: Sequence[Action]) -> tuple[int, int, int]:
-    """Order candidates: fewer actions, fewer prompt tokens, smaller numbers."""
+def _cost(actions: Sequence[Action]) -> tuple[int, int, int, int]:
+    """Order candidates: fewer actions, fewer prompt tokens, smaller numbers, less executed while a plan is open."""
     prompts = sum(len(action.tokens) for action in actions if isinstance(action, act.Submit))
     numbers = 0
     for action in actions:
@@ -129,8 +130,29 @@ def _cost(actions: Sequence[Action]) -> tuple[int, int, int]:
         if isinstance(action, act.Submit):
             numbers += action.context + action.skip_reading
         elif isinstance(action, act.Allocate):
-            numbers += action.external + action.lookahead
-    return len(actions), prompts, numbers
+            numbers += action.external + action.lookahead + action.full_sequence
+            numbers += len(action.drafts) + sum(action.drafts)
+        elif isinstance(action, act.Output):
+            numbers += max(len(action.tokens) - 1, 0)
+        elif isinstance(action, act.Preempt | act.Withdraw):
+            numbers += action.drop_stale
+        elif isinstance(action, act.Lookup):
+            numbers += action.common
+    return len(actions), prompts, numbers, len(_crossed(actions))
+
+
+def _crossed(actions: Sequence[Action]) -> list[tuple[int, int]]:
+    """Return the places (at, begin) of what is executed at ``at``, in a plan that was opened at ``begin``."""
+    found: list[tuple[int, int]] = []
+    begin = -1
+    for at, action in enumerate(actions):
+        if isinstance(action, act.BeginStep):
+            begin = at
+        elif isinstance(action, act.Dispatch):
+            begin = -1
+        elif begin >= 0 and isinstance(action, act.Execute):
+            found.append((at, begin))
+    return found
 
 
 def _without_requests(shrinker: Shrinker, best: Result) -> Result:
@@ -186,7 +208,7 @@ def _without_chunks(shrinker: Shrinker, best: Result) -> Result:
 
 
 def _simpler(shrinker: Shrinker, best: Result) -> Result:
-    """Shorten prompts, then zero tokens, contexts, external tokens and extra slots."""
+    """Shorten prompts and drafts, then zero tokens, contexts, external tokens, extra slots and flags."""
     at = 0
     while at < len(best[0]):
         better = None
@@ -196,6 +218,21 @@ def _simpler(shrinker: Shrinker, best: Result) -> Result:
                 break
         if better is None:
             at += 1
+        else:
+            best = better
+    return best
+
+
+def _straightened(shrinker: Shrinker, best: Result) -> Result:
+    """Execute before a plan what is executed while it is open."""
+    tried = 0
+    while len(crossed := _crossed(best[0])) > tried:
+        at, begin = crossed[tried]
+        actions = best[0]
+        moved = (*actions[:begin], actions[at], *actions[begin:at], *actions[at + 1 :])
+        better = _better(shrinker, best, moved)
+        if better is None:
+            tried += 1
         else:
             best = better
     return best
@@ -213,39 +250,72 @@ def _simpler_actions(action: Action) -> Iterator[Action]:
             yield evolve(action, context=0)
         if action.skip_reading:
             yield evolve(action, skip_reading=False)
-    elif isinstance(action, act.Output) and any(action.tokens):
-        yield evolve(action, tokens=(0,) * len(action.tokens))
+    elif isinstance(action, act.Output):
+        if len(action.tokens) > 1:
+            yield evolve(action, tokens=action.tokens[1:])
+            yield evolve(action, tokens=action.tokens[:-1])
+        if any(action.tokens):
+            yield evolve(action, tokens=(0,) * len(action.tokens))
     elif isinstance(action, act.Allocate):
-        if action.external:
-            yield evolve(action, external=0)
-        if action.lookahead:
-            yield evolve(action, lookahead=0)
+        yield from _simpler_allocations(action)
+    elif isinstance(action, act.Preempt | act.Withdraw) and action.drop_stale:
+        yield evolve(action, drop_stale=False)
+    elif isinstance(action, act.Lookup) and action.common:
+        yield evolve(action, common=False)
+
+
+def _simpler_allocations(action: act.Allocate) -> Iterator[Action]:
+    drafts = action.drafts
+    for kept in dict.fromkeys((0, len(drafts) - 1)):
+        if 0 <= kept < len(drafts):
+            yield evolve(action, drafts=drafts[:kept], new_tokens=action.new_tokens - len(drafts) + kept)
+    if any(drafts):
+        yield evolve(action, drafts=(0,) * len(drafts))
+    if action.external:
+        yield evolve(action, external=0)
+    if action.lookahead:
+        yield evolve(action, lookahead=0)
+    if action.full_sequence:
+        yield evolve(action, full_sequence=False)
 
 
 def _fitted(world: World, action: Action) -> Action:
-    """Return the action with amounts that fit this world: chunk, adopted hit, sampled tokens."""
-    if isinstance(action, act.Output) and action.request in lists.outputs_due(world):
-        count = lists.samples(world, action.request)
-        if count != len(action.tokens):
-            return evolve(action, tokens=(action.tokens or (0,))[:count])
-        return action
+    """Return the action with amounts that fit this world: chunk, drafts, adopted hit, sampled tokens."""
+    if isinstance(action, act.Output) and action.request in flight.outputs_due(world):
+        return evolve(action, tokens=_fitted_tokens(world, action))
     if not isinstance(action, act.Allocate) or action.new_tokens <= 0:
         return action
-    request = next((live for live in world.requests if live.request == action.request), None)
+    request = flight.live(world, action.request)
     if request is None:
         return action
     if request.status is Status.RUNNING:
         start = request.computed
+        drafts = action.drafts[: amounts.most_drafts(world.config, request)]
+        if action.drafts:
+            action = evolve(action, drafts=drafts, new_tokens=1 + len(drafts))
+        if drafts:
+            return action
     elif world.hit is not None and world.hit.request == request.request:
-        local = lists.adoptable(world.config, world.hit)[0] if action.external else world.hit.local
+        local = amounts.adoptable(world.config, world.hit)[0] if action.external else world.hit.local
         action = evolve(action, local=local)
         start = local + action.external
     else:
         return action
-    left = request.num_tokens - start
-    if left <= 0:
+    left = amounts.left_of(world.config, request, start)
+    if action.new_tokens in amounts.amounts(world.config, request, start):
         return action
-    most = world.config.max_chunk
-    chunks = [lists.chunk(world.config, request, start, min(wanted, left, most)) for wanted in (action.new_tokens, left)]
+    chunks = [
+        amounts.chunk(world.config, request, start, min(wanted, left)) for wanted in (action.new_tokens, left) if left > 0
+    ]
     fitting = [amount for amount in chunks if amount]
     return evolve(action, new_tokens=fitting[0]) if fitting and action.new_tokens not in fitting else action
+
+
+def _fitted_tokens(world: World, action: act.Output) -> tuple[int, ...]:
+    """Return what an output may bring that is closest to what it brought: its last token behind as many accepted drafts."""
+    most = flight.most_delivered(world, action.request)
+    if most <= 0:
+        return ()
+    tokens = action.tokens or (0,)
+    accepted = min(len(tokens), most) - 1
+    return (*flight.due_share(world, action.request).drafts[:accepted], tokens[-1])

@@ -1,18 +1,19 @@
 """Twin runs: the same actions under a second configuration, compared on the scheduler's side (DS-8, DS-9).
 
-What the scheduler decides are the records, the requests with their tables, the pool with its keys and free queue, and the
-plan. Contents, rows and which states the worker reads are the worker's side and are not compared.
+What the scheduler decides are the records, the requests with their tables, the pool with its keys and free queue, the plan,
+and the frees that wait. Contents, rows and which states the worker reads are the worker's side and are not compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from attrs import evolve, has
 
 from kvproof.core import config as configs
 from kvproof.core.actions import Action, AppendRows
-from kvproof.core.config import Config, Group
+from kvproof.core.config import Config
 from kvproof.core.world import new_world
 from kvproof.spec import judge
 from kvproof.spec.laws.base import Evidence, Moment
@@ -27,12 +28,12 @@ def moments(config: Config, actions: Sequence[Action]) -> Iterator[Moment]:
         world = moment.after
 
 
-def reconfigured(config: Config, groups: tuple[Group, ...], dcp_size: int, interleave: int) -> Config:
-    """Return the configuration with other groups, ranks and interleave and everything else, H included, as it is.
+def reconfigured(config: Config, **changes: Any) -> Config:
+    """Return the configuration with other groups, ranks, ... and everything else, H included, as it is.
 
     Raises ConfigError if that is not a legal configuration.
     """
-    return configs.reconfigure(config, groups=groups, dcp_size=dcp_size, interleave=interleave)
+    return configs.reconfigure(config, **changes)
 
 
 def scheduler_side(moment: Moment) -> tuple[tuple[str, object], ...]:
@@ -49,6 +50,7 @@ def scheduler_side(moment: Moment) -> tuple[tuple[str, object], ...]:
         ("pool", after.pool),
         ("plan", after.plan),
         ("phase", after.phase),
+        ("frees", (after.deferred, after.issued, after.processed)),
     )
 
 

@@ -1,11 +1,13 @@
 """A fast random walker over the enabled actions, bounded by steps, the same on every machine for the same seed.
 
 The walker draws one action at a time instead of listing all of them. Each walk first draws its habits (how often it
-preempts, evicts, resends, ...), so that a set of walks covers very different loads (swarm testing).
+preempts, evicts, resends, ...), so that a set of walks covers very different loads (swarm testing). Actions that must be
+refused come from a stream of their own: they never change what the legal ones will be.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from random import Random
 
@@ -14,18 +16,18 @@ from attrs import Factory, define, frozen
 from kvproof.core import actions as act
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
-from kvproof.core.world import Phase, Request, World, new_world
+from kvproof.core.errors import Refusal
+from kvproof.core.world import Phase, Request, Status, World, new_world
 from kvproof.spec import judge as judges
-from kvproof.spec.engines import disabled, rules
+from kvproof.spec.engines import amounts, disabled, flight, prompts, rules
 from kvproof.spec.engines import enabled as lists
 from kvproof.spec.engines import witnesses as wit
-from kvproof.spec.engines.enabled import Limits
+from kvproof.spec.engines.amounts import Limits
+from kvproof.spec.engines.prompts import Prompt
 from kvproof.spec.judge import Judge, Violation
 from kvproof.spec.laws.base import Law, Moment
 
 DISABLED_EVERY = 7
-
-Prompt = tuple[tuple[int, ...], int]
 
 
 @frozen(slots=True)
@@ -47,7 +49,13 @@ class WalkResult:
 
 @frozen(slots=True)
 class Habits:
-    """Probabilities of one walk; ``memory`` of taking a known prompt, ``whole`` of wanting all that is left."""
+    """Probabilities of one walk; ``memory`` of taking a known prompt, ``whole`` of wanting all that is left.
+
+    With two steps in flight: ``busy`` of doing something else than carrying them on, ``ahead`` of opening the next plan now,
+    ``meanwhile`` of executing while a plan is open, ``strike`` of preempting a request that has a step in flight, ``late`` of
+    executing the next step before an output, ``drop`` of dropping a late one. ``draft`` is that of a decode with drafts,
+    ``accept`` that of accepting one more of them.
+    """
 
     finish: float
     evict: float
@@ -66,6 +74,14 @@ class Habits:
     resend: float
     whole: float
     skip: float
+    ahead: float
+    meanwhile: float
+    busy: float
+    strike: float
+    drop: float
+    late: float
+    draft: float
+    accept: float
 
 
 def draw_habits(random: Random) -> Habits:
@@ -92,6 +108,14 @@ def draw_habits(random: Random) -> Habits:
         resend=rate(0.2, 0.4, 0.7),
         whole=rate(0.2, 0.6, 0.9),
         skip=rate(0.0, 0.0, 0.1),
+        ahead=rate(0.02, 0.2, 0.7, 1.0),
+        meanwhile=rate(0.0, 0.1, 0.4),
+        strike=rate(0.0, 0.05, 0.2),
+        busy=rate(0.05, 0.15, 0.35),
+        drop=rate(0.0, 0.3, 0.7),
+        late=rate(0.2, 0.7, 1.0),
+        draft=rate(0.3, 0.7, 0.95),
+        accept=rate(0.2, 0.5, 0.8),
     )
 
 
@@ -99,16 +123,18 @@ def draw_habits(random: Random) -> Habits:
 class Walker:
     """Draws actions for a world.
 
-    Remembers the prompts it submitted, whether the last allocation was refused (``short``) and whether the last action
-    was a submission (``submitted``), which a sibling may follow at once.
+    Remembers the prompts it submitted, how often it asked for which refusal, whether the last allocation was refused
+    (``short``) and whether the last action was a submission (``submitted``), which a sibling may follow at once.
     """
 
     config: Config
     limits: Limits
     random: Random
+    refused: Random
     habits: Habits
     sizes: tuple[int, ...]
     past: list[Prompt] = Factory(list)
+    asked: Counter[type[Refusal]] = Factory(Counter)
     short: bool = False
     submitted: bool = False
 
@@ -116,7 +142,8 @@ class Walker:
     def of(cls, config: Config, limits: Limits, seed: str) -> Walker:
         """Return the walker of a seed."""
         random = Random(seed)
-        return cls(config, limits, random, draw_habits(random), lists.lengths(config, limits))
+        refused = Random(f"{seed}/refused")
+        return cls(config, limits, random, refused, draw_habits(random), amounts.lengths(config, limits))
 
     def chance(self, probability: float) -> bool:
         """Tell whether something of this probability happens now."""
@@ -126,6 +153,9 @@ class Walker:
         """Return one legal action of this world."""
         if world.phase is Phase.IDLE:
             return self._idle(world)
+        part = flight.next_part(world)
+        if part is not None and self.chance(self.habits.meanwhile):
+            return act.Execute(part)
         if world.phase is Phase.DRAINED:
             return act.BuildMetadata()
         if world.phase is Phase.BUILT:
@@ -135,9 +165,15 @@ class Walker:
         return self._waiting(world)
 
     def disabled(self, world: World) -> Action:
-        """Return one action that must be refused in this world."""
-        actions = disabled.disabled(world, self.limits)
-        return actions[self.random.randrange(len(actions))]
+        """Return one action that must be refused in this world, by the refusal that was asked for least often so far."""
+        known: dict[type[Refusal], list[Action]] = {}
+        for action, expected in disabled.attempts(world, self.limits):
+            known.setdefault(expected[0], []).append(action)
+        least = min(self.asked[refusal] for refusal in known)
+        rarest = [refusal for refusal in known if self.asked[refusal] == least]
+        refusal = rarest[self.refused.randrange(len(rarest))]
+        self.asked[refusal] += 1
+        return known[refusal][self.refused.randrange(len(known[refusal]))]
 
     def observe(self, moment: Moment) -> None:
         """Remember what the last action came to."""
@@ -149,26 +185,45 @@ class Walker:
         room = len(world.requests) < self.limits.max_live
         if self.submitted and room and self.chance(self.habits.burst):
             return self._submit(world, sibling=True)
-        part = lists.next_part(world)
-        if part is not None and not self.chance(self.habits.early):
-            return act.Execute(part)
-        due = lists.outputs_due(world)
-        if due and not self.chance(self.habits.early):
-            request = due[self.random.randrange(len(due))]
-            return act.Output(request, (self._token(),) if lists.samples(world, request) else ())
+        if world.steps and lists.may_begin(world) and self.chance(self.habits.ahead):
+            if plannable(world) or self.chance(self.habits.late / 2):
+                return act.BeginStep()
+        on = self._on(world)
+        # With two steps in flight there is hardly a moment without one: what happens between steps must happen early.
+        if on is not None and not self.chance(self.habits.busy if self.config.max_steps_in_flight > 1 else self.habits.early):
+            return on
         disturbance = self._disturb(world)
         if disturbance is not None:
             return disturbance
         if room and (not world.requests or self.chance(self.habits.submit / (1 + len(world.requests)))):
             return self._submit(world)
-        if part is not None:
-            return act.Execute(part)
-        if due:
-            return act.Output(due[0], (self._token(),) if lists.samples(world, due[0]) else ())
+        if on is not None:
+            return on
         at_limit = [request for request in world.requests if request.computed == world.config.max_model_len]
         if at_limit and self.chance(0.7):
             return act.Finish(at_limit[0].request)
         return act.BeginStep()
+
+    def _on(self, world: World) -> Action | None:
+        """Return what carries a step in flight on: its next part, or an output that is due."""
+        part, due = flight.next_part(world), flight.outputs_due(world)
+        if part is not None and (not due or self.chance(self._lateness(world))):
+            return act.Execute(part)
+        return self._output(world, due[self.random.randrange(len(due))]) if due else None
+
+    def _lateness(self, world: World) -> float:
+        """Return the probability of executing on while an output is due: high if that ends an empty step."""
+        step = flight.unexecuted(world)
+        return self.habits.late if step is None or step.scheduled else max(self.habits.late, 0.9)
+
+    def _output(self, world: World, number: int) -> Action:
+        most = flight.most_delivered(world, number)
+        if most <= 0:
+            return act.Output(number)
+        drafts, accepted = flight.due_share(world, number).drafts, 0
+        while accepted < most - 1 and self.chance(self.habits.accept):
+            accepted += 1
+        return act.Output(number, (*drafts[:accepted], self._token()))
 
     def _disturb(self, world: World) -> Action | None:
         draw = self.random.random()
@@ -186,9 +241,9 @@ class Walker:
             return act.ResetCache()
         draw -= habits.reset
         if 0 <= draw < habits.pause:
-            resting = lists.at_rest(world)
+            resting = lists.preemptable(world)
             if resting:
-                return act.Preempt(resting[self.random.randrange(len(resting))].request)
+                return self._preempt(resting[self.random.randrange(len(resting))])
         draw -= habits.pause
         if 0 <= draw < habits.append:
             rows = lists.free_rows(world)
@@ -212,7 +267,7 @@ class Walker:
         self.past.append((tokens, context))
         if len(self.past) > 12:
             del self.past[self.random.randrange(len(self.past) - 1)]
-        return act.Submit(lists.free_id(world), tokens, context, self.chance(self.habits.skip))
+        return act.Submit(prompts.free_id(world), tokens, context, self.chance(self.habits.skip))
 
     def _prompt(self, world: World) -> Prompt:
         limit = self.limits.max_prompt
@@ -221,7 +276,7 @@ class Walker:
             return tokens, self.limits.contexts[self.random.randrange(len(self.limits.contexts))]
         if self.chance(0.3) and world.prefixes.parent:
             nodes = len(world.prefixes.parent)
-            tokens, context = lists.spelled(world, nodes - 1 - self.random.randrange(min(nodes, 24)))
+            tokens, context = prompts.spelled(world, nodes - 1 - self.random.randrange(min(nodes, 24)))
             tokens = tokens[:limit] or (self._token(),)
         else:
             tokens, context = self.past[self.random.randrange(len(self.past))]
@@ -244,31 +299,60 @@ class Walker:
 
     def _amount(self, request: Request, start: int) -> int:
         """Return a legal chunk; a drawn budget that would skip the step is raised to everything, 0 if that skips it too."""
-        left = min(request.num_tokens - start, self.config.max_chunk)
+        left = amounts.left_of(self.config, request, start)
         if left <= 0:
             return 0
         if not self.chance(self.habits.whole):
-            amount = lists.chunk(self.config, request, start, self.random.randint(1, left))
+            amount = amounts.chunk(self.config, request, start, self.random.randint(1, left))
             if amount:
                 return amount
-        return lists.chunk(self.config, request, start, left)
+        return amounts.chunk(self.config, request, start, left)
 
     def _lookahead(self) -> int:
         return self.limits.lookahead[self.random.randrange(len(self.limits.lookahead))]
 
+    def _gate(self) -> bool:
+        return self.limits.gates[self.random.randrange(len(self.limits.gates))]
+
+    def _drafts(self, request: Request) -> tuple[int, ...]:
+        most = amounts.most_drafts(self.config, request)
+        if not most or not self.chance(self.habits.draft):
+            return ()
+        return tuple(self._token() for _ in range(self.random.randint(1, most)))
+
+    def _preempt(self, request: Request) -> Action:
+        return act.Preempt(request.request, drop_stale=bool(request.in_flight) and self.chance(self.habits.drop))
+
     def _running(self, world: World) -> Action:
         open_requests = lists.unscheduled(world)
-        taken = sorted(lists.scheduled(world))
-        if taken and self.chance(0.4 if self.short else self.habits.withdraw):
-            return act.Withdraw(taken[self.random.randrange(len(taken))])
-        if open_requests and self.chance(0.8 if self.short else self.habits.preempt):
-            return act.Preempt(open_requests[self.random.randrange(len(open_requests))].request)
+        victims = lists.preemptable(world)
+        taken = lists.scheduled(world)
+        planned = [request for request in victims if request.request in taken]
+        if planned and self.chance(0.4 if self.short else self.habits.withdraw):
+            request = planned[self.random.randrange(len(planned))]
+            return act.Withdraw(request.request, drop_stale=bool(request.in_flight) and self.chance(self.habits.drop))
+        others = [request for request in victims if request.request not in taken]
+        if others and self.chance(0.8 if self.short else self.habits.preempt):
+            return self._preempt(others[self.random.randrange(len(others))])
+        flying = [request for request in others if request.in_flight]
+        if flying and self.chance(self.habits.strike):
+            return self._preempt(flying[self.random.randrange(len(flying))])
+        late = [request for request in world.requests if request.request in world.plan.preempted and request.stale]
+        if late and not taken and self.chance(self.habits.late):
+            # An empty step makes room for the next plan while the output is still to come.
+            return act.Drain()
         if open_requests and not self.short and not self.chance(self.habits.defer):
-            request = open_requests[self.random.randrange(len(open_requests))]
-            amount = self._amount(request, request.computed)
-            if amount:
-                return act.Allocate(request.request, amount, lookahead=self._lookahead())
+            action = self._continue(open_requests[self.random.randrange(len(open_requests))])
+            if action is not None:
+                return action
         return self._admit_next(world)
+
+    def _continue(self, request: Request) -> Action | None:
+        drafts = self._drafts(request)
+        if drafts:
+            return act.Allocate(request.request, 1 + len(drafts), lookahead=self._lookahead(), drafts=drafts)
+        amount = self._amount(request, request.computed)
+        return act.Allocate(request.request, amount, lookahead=self._lookahead()) if amount else None
 
     def _waiting(self, world: World) -> Action:
         hit = world.hit
@@ -285,28 +369,30 @@ class Walker:
         hit = world.hit
         assert hit is not None
         if self.limits.external and (hit.diverged or self.chance(self.habits.external)):
-            local = lists.adoptable(self.config, hit)[0]
-            choices = lists.external_amounts(self.config, request, local)
+            local = amounts.adoptable(self.config, hit)[0]
+            choices = amounts.external_amounts(self.config, request, local, hit.local - local)
             if choices and self.chance(self.habits.tight):
                 return self._tight(world, request, local, choices)
             if choices:
                 external = choices[self.random.randrange(len(choices))]
                 amount = self._amount(request, local + external)
                 if amount:
-                    return act.Allocate(request.request, amount, local=local, external=external)
-        if hit.diverged or hit.local >= request.num_tokens:
+                    return act.Allocate(request.request, amount, local=local, external=external, full_sequence=self._gate())
+        if hit.diverged:
+            return act.Lookup(request.request, common=True)
+        if hit.local >= request.num_tokens:
             return None
         amount = self._amount(request, hit.local)
         if not amount:
             return None
-        return act.Allocate(request.request, amount, local=hit.local, lookahead=self._lookahead())
+        return act.Allocate(request.request, amount, local=hit.local, lookahead=self._lookahead(), full_sequence=self._gate())
 
     def _tight(self, world: World, request: Request, local: int, choices: Sequence[int]) -> Action:
         """Return the admission with the most external tokens that still fits, so that the pool is used up to its end."""
         action: Action = act.Lookup(request.request)
         for external in reversed(choices[-5:]):
             start = local + external
-            amount = lists.chunk(self.config, request, start, min(request.num_tokens - start, self.config.max_chunk))
+            amount = amounts.chunk(self.config, request, start, amounts.left_of(self.config, request, start))
             if amount:
                 action = act.Allocate(request.request, amount, local=local, external=external)
                 record = judges.attempt(world, action).record
@@ -322,9 +408,18 @@ class Walker:
             for request in lists.waiting(world)
             if (hit is None or hit.request != request.request) and request.request not in taken
         ]
-        if candidates and lists.rows_left(world) and not self.chance(0.12 + self.habits.defer):
+        fits = lists.rows_left(world) or self.chance(0.1)
+        if candidates and fits and not self.chance(0.12 + self.habits.defer):
             return act.Lookup(candidates[self.random.randrange(len(candidates))].request)
         return act.Drain()
+
+
+def plannable(world: World) -> bool:
+    """Tell whether a plan opened now could schedule something: a running request has tokens left, or one waits (T0)."""
+    running = [request for request in world.requests if request.status is Status.RUNNING]
+    if any(amounts.left_of(world.config, request, request.computed) > 0 for request in running):
+        return True
+    return lists.rows_left(world) and bool(lists.waiting(world))
 
 
 def walk(
@@ -335,13 +430,15 @@ def walk(
     limits: Limits | None = None,
     disabled_every: int = DISABLED_EVERY,
     only: str = "",
+    whole: bool = True,
 ) -> WalkResult:
     """Walk ``steps`` actions from the new world; stop at the first violation that no profile field explains.
 
     ``seed`` is any text. Every ``disabled_every``-th attempt is one that must be refused (0: none). ``only`` names the
-    one law or rule whose violations count, bent ones included; everything else is passed over.
+    one law or rule whose violations count, bent ones included; everything else is passed over. ``whole``: the laws that run
+    the actions again, under another configuration or without a cache, are judged at the end, too.
     """
-    walker = Walker.of(config, limits or lists.limits_for(config), seed)
+    walker = Walker.of(config, limits or amounts.limits_for(config), seed)
     judge = Judge(laws)
     tracker = wit.Tracker()
     found = _counting(judge.configuration(config), only)
@@ -365,7 +462,7 @@ def walk(
             actions.append(action)
         found += here
         world = moment.after
-    if laws and not _ends(found, only):
+    if laws and whole and not _ends(found, only):
         legal = True
         found += _counting(judge.run(config, actions), only)
     return WalkResult(tuple(actions), tuple(found), dict(judge.premises), dict(tracker.counts), tried, legal)

@@ -12,9 +12,9 @@ from attrs import define, field
 
 from kvproof.core import actions as act
 from kvproof.core import prefixes
-from kvproof.core.errors import RowCapacityExceeded
 from kvproof.core.records import Record
 from kvproof.core.world import Phase, Request, Status, World
+from kvproof.spec.engines import sightings
 from kvproof.spec.laws.base import Moment
 
 NAMES: tuple[str, ...] = (
@@ -62,26 +62,43 @@ NAMES: tuple[str, ...] = (
     "row refusal",
     "running state moves to a new column",
     "state read",
+    *sightings.NAMES,
+    "hit at an internal checkpoint",
+    "execution refused before an output",
+    "resume refused before a late output",
 )
+
+_REFUSALS = {
+    "row-capacity": "row refusal",
+    "output-pending": "execution refused before an output",
+    "stale-output": "resume refused before a late output",
+}
+"""Situations that a refusal shows, by its code."""
 
 
 @define(slots=True)
 class Tracker:
-    """Counts the situations of one run, moment by moment. ``lost`` holds the keys that a reused block lost."""
+    """Counts the situations of one run, moment by moment.
+
+    ``lost`` holds the keys that a reused block lost, ``inside`` those of internal checkpoints; both are (node, group).
+    """
 
     counts: Counter[str] = field(factory=Counter)
     lost: set[tuple[int, int]] = field(factory=set)
+    inside: set[tuple[int, int]] = field(factory=set)
 
     def observe(self, moment: Moment) -> None:
         """Count what this moment shows."""
         record = moment.record
         if record is None:
-            if isinstance(moment.refusal, RowCapacityExceeded):
-                self.counts["row refusal"] += 1
+            name = _REFUSALS.get(moment.refusal.code) if moment.refusal is not None else None
+            if name is not None:
+                self.counts[name] += 1
             return
         handler = _HANDLERS.get(type(moment.action))
         if handler is not None:
             handler(self, moment, record)
+        self.counts.update(sightings.at(moment, record))
 
     def count(self, name: str, condition: bool = True) -> None:
         """Count a situation if it is there."""
@@ -114,6 +131,9 @@ def _lookup(tracker: Tracker, moment: Moment, record: Record) -> None:
     if not tracker.lost and not world.pool.entries:
         return
     nodes = prefixes.boundary_nodes(world.prefixes, request.tip, config.hash_block_size)
+    if hit and tracker.inside:
+        end = nodes[record.local // config.hash_block_size - 1]
+        tracker.count("hit at an internal checkpoint", any((end, group) in tracker.inside for group in config.snapshots))
     if hit and tracker.lost:
         chain = set(nodes[record.local // config.hash_block_size :])
         tracker.count("hit after eviction", any(node in chain for node, _ in tracker.lost))
@@ -159,6 +179,8 @@ def _allocate(tracker: Tracker, moment: Moment, record: Record) -> None:
     if evicted:
         tracker.count("eviction of a keyed block")
         tracker.lost.update((node, group) for node, group, _, block in before.pool.entries if block in evicted)
+    if config.checkpoint_alignment is not None:
+        tracker.inside.update(sightings.checkpoints(after, action.request))
     _copies(tracker, before, after, first)
     handoffs = len(after.plan.handoffs) > len(before.plan.handoffs)
     tracker.count("handoff", handoffs)

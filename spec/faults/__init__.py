@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from kvproof.spec.faults import caching, copies, geometry, pool, profile, recurrent, tables
+from kvproof.spec.faults import (
+    caching,
+    capability,
+    copies,
+    eagle,
+    events,
+    geometry,
+    pool,
+    profile,
+    public,
+    recurrent,
+    speculation,
+    steps,
+    tables,
+    windows,
+)
 from kvproof.spec.faults.base import Fault, FaultError, Patch, configured, planted
 
 __all__ = ["ALL", "Fault", "FaultError", "Patch", "by_id", "configured", "planted"]
@@ -14,7 +29,14 @@ ALL: tuple[Fault, ...] = (
     *caching.FAULTS,
     *pool.FAULTS,
     *recurrent.FAULTS,
+    *windows.FAULTS,
+    *eagle.FAULTS,
+    *capability.FAULTS,
+    *speculation.FAULTS,
+    *steps.FAULTS,
+    *events.FAULTS,
     *profile.FAULTS,
+    *public.FAULTS,
 )
 
 

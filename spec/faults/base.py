@@ -75,6 +75,12 @@ def _function(fault: Fault, module: ModuleType, name: str) -> Callable[..., Any]
     return cast(Callable[..., Any], found)
 
 
+def with_field(profile: Profile, field: tuple[str, str]) -> Profile:
+    """Return a profile with one (field, value) changed."""
+    changes: dict[str, Any] = dict([field])
+    return evolve(profile, **changes)
+
+
 def configured(fault: Fault, config: Config) -> Config:
     """Resolve a configuration anew under a fault: with the profile field it changes, and what it does to sizes.
 
@@ -82,6 +88,5 @@ def configured(fault: Fault, config: Config) -> Config:
     """
     profile: Profile = config.profile
     if fault.profile is not None:
-        changes: dict[str, Any] = dict([fault.profile])
-        profile = evolve(profile, **changes)
+        profile = with_field(profile, fault.profile)
     return configs.reconfigure(config, profile=profile)

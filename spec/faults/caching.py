@@ -6,10 +6,10 @@ from bisect import bisect_left
 
 from attrs import evolve
 
-from kvproof.core import allocation, lookup, plans, requests
+from kvproof.core import allocation, lookup, plans, requests, retention
 from kvproof.core import pool as pools
 from kvproof.core.actions import Submit
-from kvproof.core.kinds import caching, full_attention
+from kvproof.core.kinds import caching, full_attention, scratch
 from kvproof.core.pool import NO_KEY, Pool
 from kvproof.core.work import Work
 from kvproof.core.world import GroupState, Plan
@@ -41,6 +41,7 @@ def _primary_forgotten(pool: Pool, block: int) -> Pool:
         pool.free,
         pool.entries,
         pool.next_seq,
+        pool.notes,
     )
 
 
@@ -100,6 +101,14 @@ def _every_chunk_end(work: Work, group: int, tokens: int) -> tuple[int, ...]:
     if tokens % work.config.hash_block_size or tokens % work.config.sizes[group] == 0 or tokens in boundaries:
         return boundaries
     return (*boundaries, tokens)
+
+
+def _scratch_registered(work: Work, group: int, state: GroupState, tokens: int) -> GroupState:
+    start, stop = max(state.num_cached, 0), min(caching.full_entries(work, group, tokens), len(state.table))
+    if work.config.sizes[group] % work.config.hash_block_size or start >= stop:
+        return state
+    caching.register_full(work, group, state.table, start, stop, retention.attention_mask)
+    return evolve(state, num_cached=stop)
 
 
 def _all_stay(plan: Plan) -> tuple[tuple[int, int, int, int], ...]:
@@ -203,6 +212,14 @@ FAULTS: tuple[Fault, ...] = (
         ("HB-13",),
         ((full_attention, "tail_boundaries", _every_chunk_end),),
         scopes=("fa4-m4-n2", "fa8-m2-n2"),
+    ),
+    Fault(
+        "M-SCR-2",
+        "a scratch group takes part in the caching call, and its private block is keyed",
+        "src",
+        ("TB-15",),
+        ((scratch, "register", _scratch_registered),),
+        scopes=("fa4-x4-m4-n2", "fa4-x4-m4+2-draft2-ahead"),
     ),
     Fault(
         "M-HO-2",

@@ -82,7 +82,7 @@ FAULTS: tuple[Fault, ...] = (
         "M-COW-1",
         "a request goes on writing in the shared block inside which its hit ends",
         "src",
-        ("TB-9", "COW-1"),
+        ("TB-9", "COW-1", "CC-7"),
         ((allocation, "owe_private_copy", _no_debt),),
         scopes=("fa8-m2-n2", "fa4-m2-n4"),
     ),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kvproof.core import config as configs
-from kvproof.core import geometry, reachability
-from kvproof.core.config import Group
+from kvproof.core import geometry, lookup, reachability
+from kvproof.core.config import Config, Group
 from kvproof.core.kinds import recurrent
 from kvproof.spec.faults.base import Fault
 
@@ -30,6 +30,11 @@ def _gate_on_one_rank_only(**conditions: Any) -> bool:
 def _gate_accepts_equal_sizes(dcp_size: int, block_size: int, hash_block_size: int) -> bool:
     del dcp_size
     return block_size >= hash_block_size
+
+
+def _gate_ignores_coarse_groups(*, other_coarse_sizes: tuple[int, ...], **conditions: Any) -> bool:
+    del other_coarse_sizes
+    return _fine_grained_gate(other_coarse_sizes=(), **conditions)
 
 
 def _gate_asks_for_interleave(
@@ -72,6 +77,14 @@ def _sizes_scaled_by_kind(groups: tuple[Group, ...], dcp_size: int) -> tuple[int
     return tuple(group.block_size * (1 if group.kind == "mamba_align" else dcp_size) for group in groups)
 
 
+def _every_group_is_hashed(groups: tuple[Group, ...], active: bool) -> tuple[bool, ...]:
+    return (active,) * len(groups)
+
+
+def _scratch_lists_are_cut_too(config: Config, group: int, tokens: int) -> int:
+    return tokens // config.sizes[group]
+
+
 FAULTS: tuple[Fault, ...] = (
     Fault(
         "M-GEO-2",
@@ -88,6 +101,14 @@ FAULTS: tuple[Fault, ...] = (
         ("DS-1",),
         ((reachability, "tokens_per_block", _tokens_scaled_for_every_group),),
         scopes=("fa4-m4-n2", "fa2-m4-n4"),
+    ),
+    Fault(
+        "M-GEO-4",
+        "the lazy target takes every group's block for one that DCP shards",
+        "#54736",
+        ("DS-1",),
+        ((reachability, "lazy_span", _size_scaled_for_every_group),),
+        scopes=("fa4-m4-n2", "fa4-m4-w4-n2"),
     ),
     Fault(
         "M-GEO-6",
@@ -109,7 +130,7 @@ FAULTS: tuple[Fault, ...] = (
         "M-GATE-1",
         "fine-grained hits are on only without DCP",
         "#50493",
-        ("HB-11", "DS-9"),
+        ("HB-11", "DS-9", "CC-8"),
         ((geometry, "fine_grained_gate", _gate_on_one_rank_only),),
         scopes=("fa2-m8-n2", "m4-m8-fa2-n2"),
     ),
@@ -120,6 +141,22 @@ FAULTS: tuple[Fault, ...] = (
         ("HB-11",),
         ((geometry, "mamba_gate_condition", _gate_accepts_equal_sizes),),
         scopes=("fa4-m4", "fa8-m2"),
+    ),
+    Fault(
+        "M-GATE-3",
+        "the gate does not ask whether every kind can hit where it lets hits end",
+        "#50493",
+        ("HB-11",),
+        ((geometry, "fine_grained_gate", _gate_ignores_coarse_groups),),
+        scopes=("fa1-m2+1-w4-n4-draft1", "fa2-m2-w4-ahead"),
+    ),
+    Fault(
+        "M-SCR-1",
+        "scratch groups take part in the divisibility of sizes and of lists that are cut",
+        "#56396",
+        ("HB-1", "LV-9"),
+        ((configs, "hashed_groups", _every_group_is_hashed), (lookup, "kept_entries", _scratch_lists_are_cut_too)),
+        scopes=("fa4-x2-m8",),
     ),
     Fault(
         "M-REACH-1",
@@ -141,7 +178,7 @@ FAULTS: tuple[Fault, ...] = (
         "M-SLOT-1",
         "a replicated group's positions are written only on the rank that would own them if it were sharded",
         "src",
-        ("DS-2",),
+        ("DS-2", "CC-8"),
         ((geometry, "owns", _owned_by_one_rank),),
         scopes=("fa4r-m4-n2", "fa4-fa4r-m4-n2"),
     ),

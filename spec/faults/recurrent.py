@@ -7,11 +7,14 @@ from typing import Any
 from attrs import evolve
 
 from kvproof.core import config as configs
-from kvproof.core import geometry, worker
+from kvproof.core import execute, geometry, worker
+from kvproof.core import step as door
+from kvproof.core.actions import Allocate
 from kvproof.core.config import Config, Group
 from kvproof.core.kinds import recurrent
 from kvproof.core.pool import NULL_BLOCK, Pool
 from kvproof.core.work import Work
+from kvproof.core.world import Request
 from kvproof.spec.faults.base import Fault
 
 _configure = configs.configure
@@ -51,12 +54,23 @@ def _published_at_the_block_end(work: Work, group: int, block: int, boundary: in
     _publish(work, group, block, geometry.ceil_div(boundary, size) * size)
 
 
+def _nothing_external_in_the_split(request: Request, action: Allocate) -> int:
+    if action.external:
+        raise AssertionError("external tokens in the split of a prefill")
+    return request.computed + action.local
+
+
+def _always_read(start: int) -> bool:
+    del start
+    return True
+
+
 FAULTS: tuple[Fault, ...] = (
     Fault(
         "M-HIT-2",
         "where a recurrent group misses, the attention hit is kept and an empty state is resumed",
         "#45238, #47491",
-        ("HB-10", "HB-12", "HB-15", "CC-2"),
+        ("HB-10", "HB-12", "HB-15", "CA-6", "CC-2"),
         ((recurrent, "find_hit", _miss_is_a_hit),),
         scopes=("fa4-m4-m4-n2", "fa2-m4-n4"),
     ),
@@ -83,6 +97,22 @@ FAULTS: tuple[Fault, ...] = (
         ("CC-3",),
         ((configs, "configure", _clipped_at_hash_blocks),),
         scopes=("fa2-m8", "fa1-m2-m4-n4"),
+    ),
+    Fault(
+        "M-MAM-6",
+        "the split of a prefill asserts that there are no external tokens",
+        "#42554",
+        ("LV-9",),
+        ((door, "split_start", _nothing_external_in_the_split),),
+        scopes=("fa4-st4", "fa1-m2-m4-n4"),
+    ),
+    Fault(
+        "M-ZERO-2",
+        "a chunk at the very beginning reads an initial state, which is whatever its block was used for",
+        "src",
+        ("CC-2",),
+        ((execute, "reads_state", _always_read),),
+        scopes=("fa2-m4-n4", "fa2-m2+3-draft3"),
     ),
     Fault(
         "M-HO-1",

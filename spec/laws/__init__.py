@@ -5,14 +5,21 @@ from __future__ import annotations
 from kvproof.spec.exits import UserError
 from kvproof.spec.laws import (
     boundaries,
+    capability,
     contents,
     copies,
+    demand,
     equivalences,
+    events,
     handoffs,
     hits,
     liveness,
+    outputs,
     pool,
+    requests,
+    rows,
     scaling,
+    states,
     tables,
 )
 from kvproof.spec.laws.base import Law
@@ -24,8 +31,11 @@ FAMILIES: dict[str, str] = {
     "COW": "Copy-on-write",
     "HO": "Handoffs",
     "PC": "Pool conservation",
+    "CA": "Capability and divergence",
     "CC": "Content correctness",
     "LV": "Liveness",
+    "RQ": "Requests",
+    "EV": "Events",
 }
 """The families in the order of docs/semantics.md, section 5."""
 
@@ -43,15 +53,22 @@ def _in_order(laws: tuple[Law, ...]) -> tuple[Law, ...]:
 ALL: tuple[Law, ...] = _in_order(
     (
         *tables.LAWS,
+        *states.LAWS,
+        *rows.LAWS,
         *boundaries.LAWS,
         *hits.LAWS,
+        *capability.LAWS,
         *scaling.LAWS,
         *equivalences.LAWS,
         *copies.LAWS,
+        *demand.LAWS,
         *handoffs.LAWS,
         *pool.LAWS,
         *contents.LAWS,
+        *outputs.LAWS,
         *liveness.LAWS,
+        *requests.LAWS,
+        *events.LAWS,
     )
 )
 """Every law, by family and number."""

@@ -46,6 +46,13 @@ class Evidence:
         return cls(message, tuple(values.items()))
 
 
+WRONG_CONTENT: tuple[tuple[str, str], ...] = (
+    ("withdrawn_keys", "keep"),
+    ("clip_stops", "clip_unit"),
+    ("copy_source_guard", "recurrent"),
+)
+"""Profile fields under which a key may name what was never written, or another state: what is read or copied is wrong then."""
+
 Findings = Sequence[Evidence] | None
 """None: the premise was not true here. Empty: judged, and the law holds. Otherwise: the evidence against it."""
 

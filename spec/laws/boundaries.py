@@ -6,10 +6,11 @@ The truth comes from the key map and from walking prefixes. ``configure`` is cal
 from __future__ import annotations
 
 from kvproof.core import config as configs
-from kvproof.core.actions import Allocate, EvictBlocks, ResetCache, Withdraw
+from kvproof.core.actions import Allocate, EvictBlocks, Output, ResetCache, Withdraw
 from kvproof.core.config import Config
 from kvproof.core.errors import ConfigError
 from kvproof.core.pool import NO_KEY, NULL_BLOCK
+from kvproof.core.world import Request, Status
 from kvproof.spec import ground, naive, naive_hits
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
@@ -100,7 +101,7 @@ def _key_in_its_column(moment: Moment) -> Findings:
                     continue
                 judged = True
                 low, high = index * spans[group], (index + 1) * spans[group]
-                if not low < boundary <= high:
+                if not low < boundary <= high and not _is_checkpoint(request, group, index, boundary):
                     found.append(
                         Evidence.of(
                             "a key names a boundary outside its column",
@@ -124,6 +125,12 @@ def _key_in_its_column(moment: Moment) -> Findings:
                 )
             )
     return found if judged or found else None
+
+
+def _is_checkpoint(request: Request, group: int, column: int, boundary: int) -> bool:
+    """Tell whether a column holds the internal checkpoint at a boundary, which may lie outside its range (T38, T10.2a)."""
+    state = request.groups[group]
+    return (state.checkpoint_column, state.checkpoint_position) == (column, boundary)
 
 
 def _primary_has_tokens(moment: Moment) -> Findings:
@@ -189,7 +196,7 @@ def _promotion_increases(moment: Moment) -> Findings:
     found: list[Evidence] = []
     judged = False
     for node, group, _, block in naive_hits.inserted(before, after):
-        replaced = before.key_node[block] != NO_KEY and block not in taken
+        replaced = before.key_node[block] != NO_KEY and block not in taken and not _holds_checkpoint(moment, block)
         if replaced and (node, group) == (after.key_node[block], after.key_group[block]):
             judged = True
             if after.key_tokens[block] <= before.key_tokens[block]:
@@ -209,6 +216,16 @@ def _promotion_increases(moment: Moment) -> Findings:
     return found if judged else None
 
 
+def _holds_checkpoint(moment: Moment, block: int) -> bool:
+    """Tell whether a block is some request's internal checkpoint: its keys are replaced or removed whole (T10.2a)."""
+    return any(
+        block in state.table[state.checkpoint_column : state.checkpoint_column + 1]
+        for request in moment.after.requests
+        for state in request.groups
+        if state.checkpoint_column >= 0
+    )
+
+
 def _vanished(moment: Moment) -> list[tuple[int, int, int]]:
     """Return (node, group, block) of the keys that an action removed, but for eviction by id, reset, reuse, and the move
     of a producer's keys to its copy.
@@ -217,6 +234,7 @@ def _vanished(moment: Moment) -> list[tuple[int, int, int]]:
     if record is None or isinstance(action, ResetCache) or moment.before.pool.entries is moment.after.pool.entries:
         return []
     gone = set(action.blocks) if isinstance(action, EvictBlocks) else set(record.taken)
+    gone |= {entry[3] for entry in moment.before.pool.entries if _holds_checkpoint(moment, entry[3])}
     now = {(node, group, block) for node, group, _, block in moment.after.pool.entries}
     queued = [copy for copy in moment.after.plan.copies if copy not in moment.before.plan.copies]
     return [
@@ -239,36 +257,81 @@ def _withdrawn_keeps_others(moment: Moment) -> list[Evidence]:
     return [Evidence.of("a withdrawal takes keys of blocks that are not its own", keys=lost)] if lost else []
 
 
+def _registering(moment: Moment) -> Request | None:
+    """Return the request whose caching call an action may have made: an allocation's, or that of a processed output."""
+    if moment.record is None or not isinstance(moment.action, Allocate | Output):
+        return None
+    return ground.request_of(moment.after, moment.action.request)
+
+
 def _only_the_prompt_tail_is_partial(moment: Moment) -> Findings:
     """HB-13: a partial attention key is inserted at the registering request's prompt tail and nowhere else."""
-    if not isinstance(moment.action, Allocate):
+    world, request = moment.after, _registering(moment)
+    if request is None:
         return None
-    world = moment.after
     facts = naive_hits.facts(world.config)
     partial = [
         (node, group, block)
         for node, group, _, block in naive_hits.inserted(moment.before.pool, world.pool)
         if group in facts.attention and world.prefixes.depth[node] % facts.spans[group]
     ]
-    request = ground.request_of(world, moment.action.request)
-    if not partial or request is None:
+    if not partial:
         return None
     unit = world.config.hash_block_size
-    tail = naive.prompt_tail_boundary(
-        request.num_prompt, unit, request.num_tokens // unit, world.config.profile.prompt_tail == "P-1"
-    )
-    return [
-        Evidence.of(
-            "a partial attention key that is not the prompt tail",
-            request=request.request,
-            group=group,
-            block=block,
-            boundary=world.prefixes.depth[node],
-            tail=tail,
-        )
-        for node, group, block in partial
-        if node != naive_hits.node_at(world.prefixes, request.tip, tail)
-    ]
+    found = []
+    for node, group, block in partial:
+        last_excluded = group not in facts.eagle and world.config.profile.prompt_tail == "P-1"
+        tail = naive.prompt_tail_boundary(request.num_prompt, unit, request.num_tokens // unit, last_excluded)
+        if group not in facts.full or node != naive_hits.node_at(world.prefixes, request.tip, tail):
+            found.append(
+                Evidence.of(
+                    "a partial attention key that is not the prompt tail",
+                    request=request.request,
+                    group=group,
+                    block=block,
+                    boundary=world.prefixes.depth[node],
+                    tail=tail,
+                )
+            )
+    return found
+
+
+def _only_confirmed_tokens_are_keyed(moment: Moment) -> Findings:
+    """HB-14: what a caching call inserts is within the request's known tokens that are computed when its step has run.
+
+    An allocation may key the tokens its chunk ends at, an output those before the ones still in flight; drafts and
+    placeholders are not known.
+    """
+    request = _registering(moment)
+    old = ground.request_of(moment.before, request.request) if request is not None else None
+    new = naive_hits.inserted(moment.before.pool, moment.after.pool)
+    if request is None or old is None or not new:
+        return None
+    world, action = moment.after, moment.action
+    if isinstance(action, Allocate):
+        end = old.computed + action.local + action.external + action.new_tokens
+        most = min(end, old.num_tokens)
+    else:
+        most = min(request.computed - request.in_flight, request.num_tokens)
+    found = []
+    if isinstance(action, Output) and request.status is not Status.RUNNING:
+        found.append(Evidence.of("the output of a request that does not run registers keys", request=request.request))
+    for node, group, _, block in new:
+        boundary = world.prefixes.depth[node]
+        limit = ground.cacheable_tokens(world.config, group, most)
+        if boundary > limit or naive_hits.node_at(world.prefixes, request.tip, boundary) != node:
+            found.append(
+                Evidence.of(
+                    "a key counts drafts, placeholders or tokens in flight",
+                    request=request.request,
+                    group=group,
+                    block=block,
+                    boundary=boundary,
+                    cacheable=limit,
+                    num_tokens=request.num_tokens,
+                )
+            )
+    return found
 
 
 LAWS: tuple[Law, ...] = (
@@ -280,7 +343,6 @@ LAWS: tuple[Law, ...] = (
         source="vLLM 0.33.0",
         faults=("M-SCR-1",),
         check_config=_accepted_sizes,
-        later=True,
     ),
     Law(
         id="HB-2",
@@ -289,15 +351,14 @@ LAWS: tuple[Law, ...] = (
         source="vLLM 0.33.0",
         faults=("M-SPEC-1",),
         check=_key_within_known_tokens,
-        later=True,
     ),
     Law(
         id="HB-3",
         mark="S",
         sentence="A key inserted for a block in column j of a table names a boundary in (jE, (j+1)E], the one that the "
-        "block's token count says.",
+        "block's token count says (internal checkpoints excepted).",
         source="vLLM 0.33.0",
-        faults=("M-HASH-1",),
+        faults=("M-HASH-1", "M-PUB-14"),
         check=_key_in_its_column,
     ),
     Law(
@@ -328,7 +389,7 @@ LAWS: tuple[Law, ...] = (
         id="HB-7",
         mark="D",
         sentence="The token count of a block's primary key strictly increases until the block is evicted or reused "
-        "(roll-back of a withdrawn plan excepted).",
+        "(roll-back of a withdrawn plan and internal checkpoints excepted).",
         source="vLLM 0.33.0",
         faults=("M-PROMO-2",),
         check=_promotion_increases,
@@ -339,7 +400,16 @@ LAWS: tuple[Law, ...] = (
         sentence="The only partial attention key that a request registers is the one of its prompt tail (T9.2).",
         source="vLLM 0.33.0",
         faults=("M-PART-1",),
-        on=(Allocate,),
+        on=(Allocate, Output),
         check=_only_the_prompt_tail_is_partial,
+    ),
+    Law(
+        id="HB-14",
+        mark="S",
+        sentence="Keys count confirmed tokens only: no drafts, no placeholders, and after an output none that are in flight.",
+        source="vLLM 0.33.0",
+        faults=("M-SPEC-1",),
+        on=(Allocate, Output),
+        check=_only_confirmed_tokens_are_keyed,
     ),
 )

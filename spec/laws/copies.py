@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kvproof.core.actions import Allocate, Drain, Execute, Lookup, Preempt, Withdraw
 from kvproof.core.records import Record
-from kvproof.core.world import Request, Scheduled, Status, Step, World
+from kvproof.core.world import Scheduled, Status, Step, World
 from kvproof.spec import ground
-from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
+from kvproof.spec.laws.base import WRONG_CONTENT, Evidence, Findings, Law, Moment
 
 
 def _step_at(moment: Moment, *parts: str) -> Step | None:
@@ -28,12 +28,12 @@ def _writes(world: World, entry: Scheduled) -> Iterator[tuple[int, int, int, int
     for group, spec in enumerate(world.config.groups):
         size = ground.span(world.config, group)
         if ground.is_recurrent(spec):
-            column = ground.column_of_state(end, size)
-            yield group, column, end, end
-            continue
-        for column in range(entry.start // size, ground.columns(end, size)):
-            first, last = max(entry.start, column * size), min(end, (column + 1) * size)
-            yield group, column, first, last
+            for column, boundary in ground.states_written(spec, entry):
+                yield group, column, boundary, boundary
+        elif ground.has_positions(spec):
+            for column in range(entry.start // size, ground.columns(end, size)):
+                first, last = max(entry.start, column * size), min(end, (column + 1) * size)
+                yield group, column, first, last
 
 
 def _used(world: World, entry: Scheduled) -> Iterator[int]:
@@ -41,9 +41,12 @@ def _used(world: World, entry: Scheduled) -> Iterator[int]:
     end = entry.start + entry.amount
     for group, spec in enumerate(world.config.groups):
         size = ground.span(world.config, group)
-        wanted: Iterator[int] = iter(range(ground.columns(end, size)))
-        if ground.is_recurrent(spec):
-            wanted = (ground.column_of_state(n, size) for n in (entry.start, end) if n > 0)
+        wanted: Iterable[int] = ()
+        if ground.has_positions(spec):
+            wanted = range(ground.first_read(spec, entry.start) // size, ground.columns(end, size))
+        elif ground.is_recurrent(spec):
+            running = world.worker.columns[entry.row][group]
+            wanted = {column for column, _ in ground.states_written(spec, entry)} | ({running} if entry.start > 0 else set())
         for column in wanted:
             yield ground.row_block(world, group, entry.row, column)
 
@@ -73,14 +76,18 @@ def _writes_own_blocks(moment: Moment) -> Findings:
     found = []
     for entry in step.scheduled:
         mine = ground.lineage(world.prefixes, entry.tip)
+        if entry.pending:
+            continue  # its request was preempted or is gone, and where it writes only the missing output could tell
         for group, column, first, last in _writes(world, entry):
             block = ground.row_block(world, group, entry.row, column)
             if block <= ground.NULL:
                 found.append(Evidence.of("a request writes into no block", request=entry.request, group=group, position=first))
                 continue
             others = owners[block] - {entry.request}
-            if others and not ground.is_recurrent(world.config.groups[group]):
-                others = {other for other in others if not _waits_for(world, step, other, group, column, mine[last])}
+            if _gave_up(world, entry, group, block):
+                others = {other for other in others if any(other == known.request for known in step.scheduled)}
+                others = {other for other in others if block in _used_by(world, step, other)}
+            others = {other for other in others if not _waits_for(world, step, other, (group, column, last), mine[last])}
             if others:
                 found.append(
                     Evidence.of(
@@ -91,9 +98,9 @@ def _writes_own_blocks(moment: Moment) -> Findings:
                         others=sorted(others),
                     )
                 )
-            for node, _ in keys.get(block, ()):
+            for node, keyed in keys.get(block, ()):
                 claim = ground.lineage(world.prefixes, node)
-                if _invalidates(world, group, claim, mine, first, last):
+                if _invalidates(world, group, claim, mine, first, last) and not _kept_later(world, step, (keyed, block), claim):
                     found.append(
                         Evidence.of(
                             "a request overwrites what a key of the block claims",
@@ -108,19 +115,70 @@ def _writes_own_blocks(moment: Moment) -> Findings:
     return found
 
 
-def _waits_for(world: World, step: Step, other: int, group: int, column: int, node: int) -> bool:
-    """Tell whether another holder adopted the whole attention block in this very step, for exactly what is written.
-
-    Keys are visible at planning (7.3), so a block may be adopted before its producer's forward has run.
+def _gave_up(world: World, entry: Scheduled, group: int, block: int) -> bool:
+    """Tell whether the writer no longer holds the block: freed since the dispatch, it may already stand in the table of a
+    request whose first step runs later.
     """
-    stop = (column + 1) * ground.span(world.config, group)
-    return any(
-        entry.request == other
-        and entry.fresh
-        and stop <= entry.loaded_from
-        and node in ground.true_path(world, entry)[: stop + 1]
-        for entry in step.scheduled
-    )
+    request = ground.request_of(world, entry.request)
+    return request is None or block not in request.groups[group].table
+
+
+def _used_by(world: World, step: Step, request: int) -> set[int]:
+    return {block for entry in step.scheduled if entry.request == request for block in _used(world, entry)}
+
+
+def _waits_for(world: World, step: Step, other: int, place: tuple[int, int, int], node: int) -> bool:
+    """Tell whether another holder adopted the block for exactly what is written: its whole tokens, or the state.
+
+    Keys are visible at planning (7.3), so a block may be adopted before its producer's forward has run: an attention block
+    in the very same step (the producer's keys and values are written first), a state in a later one.
+    """
+    group, column, last = place
+    recurrent = ground.is_recurrent(world.config.groups[group])
+    stop = last if recurrent else (column + 1) * ground.span(world.config, group)
+    later = [known for known in world.steps if known is not step and known.part == 0]
+    admissions = [
+        *(() if recurrent else step.scheduled),
+        *(entry for known in later for entry in known.scheduled),
+        *world.plan.scheduled,
+    ]
+    for entry in admissions:
+        if entry.request != other or not entry.fresh:
+            continue
+        request = ground.request_of(world, other)
+        path = ground.lineage(world.prefixes, entry.tip if entry.tip >= 0 or request is None else request.tip)
+        reached = entry.loaded_from == stop if recurrent else stop <= entry.loaded_from
+        if reached and node in path[: stop + 1]:
+            return True
+    return False
+
+
+def _kept_later(world: World, step: Step, place: tuple[int, int], claim: list[int]) -> bool:
+    """Tell whether a key of a block was registered by a later plan, for what a later step writes into it.
+
+    With two steps in flight the first one writes a block that the second plan has already keyed for what it adds, or that it
+    has given to somebody else: to a request that will write it, or as the copy to which a producer's keys moved.
+    """
+    group, block = place
+    later = [known for known in world.steps if known is not step and known.part < len(ground.PARTS)]
+    copies = (*world.plan.copies, *(copy for known in later for copy in known.copies))
+    if any((of, destination) == (group, block) for of, _, destination in copies):
+        return True
+    for entry in (*(entry for known in later for entry in known.scheduled), *world.plan.scheduled):
+        request = ground.request_of(world, entry.request)
+        held = request.groups[group].table if request is not None else ()
+        tip = entry.tip if entry.tip >= 0 or request is None else request.tip
+        path, depth = ground.lineage(world.prefixes, tip), len(claim) - 1
+        in_row = entry.row >= 0 and any(
+            ground.row_block(world, group, entry.row, column) == block for column in range(_width(world, group, entry.row))
+        )
+        if (block in held or in_row) and entry.loaded_from < depth <= entry.start + entry.amount and claim[-1] in path[depth:]:
+            return True
+    return False
+
+
+def _width(world: World, group: int, row: int) -> int:
+    return len(world.worker.rows[group][row]) // world.config.append_expansion
 
 
 def _invalidates(world: World, group: int, claim: list[int], mine: list[int], first: int, last: int) -> bool:
@@ -145,7 +203,8 @@ def _consumer_copies(moment: Moment) -> Findings:
         judged = True
         block = ground.row_block(world, group, entry.row, column)
         request = ground.request_of(after, entry.request)
-        table = (block,) * (column + 1) if request is None else request.groups[group].table
+        gave_up = request is None or ground.is_stale(world, entry, step)
+        table = (block,) * (column + 1) if gave_up or request is None else request.groups[group].table
         sources = [source for g, source, destination in step.copies if (g, destination) == (group, block)]
         if len(sources) != 1 or column >= len(table) or table[column] != block:
             found.append(
@@ -366,95 +425,7 @@ def _producer_states(moment: Moment) -> Findings:
     return found if judged else None
 
 
-# --- COW-6, COW-7 ---------------------------------------------------------------------------------------------------
-
-
-def _debt_reserved(moment: Moment) -> Findings:
-    action, record = moment.action, moment.record
-    if not isinstance(action, Allocate) or record is None or action.external:
-        return None
-    request = ground.request_of(moment.before, action.request)
-    if request is None:
-        return None
-    first = request.status is not Status.RUNNING
-    debts = _debts(moment.before, request, action)
-    hit = moment.before.hit
-    if not debts or (first and record.demand > len(moment.before.pool.ref) and _awaits_this_step(moment.before, action)):
-        return None
-    if first and hit is not None and record.demand > len(moment.before.pool.ref):
-        if not ground.sources_written(moment.before, hit, request.tip, action.local):
-            return None
-    lists = hit.lists if first and hit is not None else ((),) * len(moment.before.config.groups)
-    expected = debts + _free_adopted(moment.before, lists) + _growth(moment.before, request, action, lists)
-    found = []
-    if record.demand != expected:
-        found.append(
-            Evidence.of(
-                "the demand is not that of the growth, the adopted free blocks and one block per copy owed",
-                request=request.request,
-                demand=record.demand,
-                expected=expected,
-                debts=debts,
-            )
-        )
-    queued = len(moment.after.plan.copies) - len(moment.before.plan.copies)
-    if record.admitted and queued != debts:
-        found.append(Evidence.of("not every debt queued one copy", request=request.request, debts=debts, queued=queued))
-    return found
-
-
-def _debts(world: World, request: Request, action: Allocate) -> int:
-    if request.status is Status.RUNNING:
-        return sum(1 for state in request.groups if state.partial_index >= 0)
-    return sum(
-        1
-        for group, spec in enumerate(world.config.groups)
-        if spec.prefix_cacheable and action.local % ground.span(world.config, group)
-    )
-
-
-def _awaits_this_step(world: World, action: Allocate) -> bool:
-    """Tell whether what the hit ends in is written in this very step: its demand is "never" then (COW-4).
-
-    A state may be registered by this plan; an attention block may be a copy's destination, or stand in the table of a
-    scheduled request that starts below the hit.
-    """
-    if world.hit is None:
-        return False
-    fresh = {(node, group) for node, group, _ in world.plan.cached}
-    filled = {(group, destination) for group, _, destination in world.plan.copies}
-    for entry in world.plan.scheduled:
-        request = ground.request_of(world, entry.request)
-        if request is not None and entry.loaded_from < action.local:
-            filled |= {(group, block) for group, state in enumerate(request.groups) for block in state.table}
-    for group, spec in enumerate(world.config.groups):
-        if not world.hit.lists[group]:
-            continue
-        last = world.hit.lists[group][-1]
-        if ground.is_recurrent(spec):
-            if (world.pool.key_node[last], group) in fresh:
-                return True
-        elif action.local % ground.span(world.config, group) and (group, last) in filled:
-            return True
-    return False
-
-
-def _free_adopted(world: World, lists: tuple[tuple[int, ...], ...]) -> int:
-    return sum(1 for blocks in lists for block in blocks if block != ground.NULL and world.pool.ref[block] == 0)
-
-
-def _growth(world: World, request: Request, action: Allocate, lists: tuple[tuple[int, ...], ...]) -> int:
-    """Count the blocks that new columns take: each one in attention groups, the last one in recurrent groups."""
-    config = world.config
-    end = min(request.computed + action.local + action.new_tokens, config.max_model_len)
-    slots = min(end + action.lookahead, config.max_model_len)
-    total = 0
-    for group, spec in enumerate(config.groups):
-        have = len(request.groups[group].table) or len(lists[group])
-        needed = ground.columns(end if ground.is_recurrent(spec) else slots, ground.span(config, group))
-        new = max(needed - have, 0)
-        total += min(new, 1) if ground.is_recurrent(spec) else new
-    return total
+# --- COW-7 -----------------------------------------------------------------------------------------------------------
 
 
 def _separate_copies(moment: Moment) -> Findings:
@@ -489,6 +460,7 @@ LAWS: tuple[Law, ...] = (
         ("M-COW-1",),
         on=(Execute,),
         check=_writes_own_blocks,
+        bent_by=(("withdrawn_keys", "keep"), ("lagging_groups", "any")),
     ),
     Law(
         "COW-2",
@@ -518,7 +490,7 @@ LAWS: tuple[Law, ...] = (
         ("M-COW-6", "M-COW-11", "M-PRE-1"),
         on=(Execute,),
         check=_sources_written,
-        bent_by=(("withdrawn_keys", "keep"), ("copy_source_guard", "recurrent")),
+        bent_by=WRONG_CONTENT,
     ),
     Law(
         "COW-5",
@@ -528,15 +500,7 @@ LAWS: tuple[Law, ...] = (
         ("M-COW-7",),
         on=(Allocate, Execute),
         check=_producer_moves,
-    ),
-    Law(
-        "COW-6",
-        "D",
-        "A copy that is owed adds exactly one block to the demand of the step that pays it.",
-        "vLLM 0.33.0",
-        ("M-COW-8",),
-        on=(Allocate,),
-        check=_debt_reserved,
+        bent_by=WRONG_CONTENT,
     ),
     Law(
         "COW-7",

@@ -9,7 +9,7 @@ from attrs import evolve
 from kvproof.core.actions import Action
 from kvproof.core.config import Config, Group
 from kvproof.core.errors import ConfigError
-from kvproof.spec import naive_hits
+from kvproof.spec import ground, naive_hits
 from kvproof.spec.engines import twins
 from kvproof.spec.laws.base import Evidence, Findings, Law
 from kvproof.spec.laws.scaling import divisors
@@ -47,24 +47,35 @@ def _interleave_decides_nothing(config: Config, actions: Sequence[Action]) -> Fi
     return found
 
 
+def on_one_rank(config: Config) -> tuple[Group, ...] | None:
+    """Return the groups with which one rank decides like these ranks: sharded blocks of bs*N; None without such a twin.
+
+    The gate must give the same answer for both (DS-9b).
+    """
+    if config.dcp_size == 1:
+        return None
+    merged = tuple(
+        evolve(group, block_size=group.block_size * config.dcp_size) if group.sharded else group for group in config.groups
+    )
+    unit = config.hash_block_size
+    here = naive_hits.gate(config.groups, caching=config.caching, dcp_size=config.dcp_size, hash_block=unit)
+    there = naive_hits.gate(merged, caching=config.caching, dcp_size=1, hash_block=unit)
+    return None if merged == config.groups or here != there else merged
+
+
 def _ranks_are_block_size(config: Config, actions: Sequence[Action]) -> Findings:
     """DS-9: (a) on one rank the sharded flag decides nothing; (b) N ranks with blocks of bs are one rank with bs*N."""
     if not actions:
         return None
     if config.dcp_size == 1:
         flipped = tuple(
-            evolve(group, sharded=not group.sharded) if group.kind == "full_attention" else group for group in config.groups
+            evolve(group, sharded=not group.sharded) if ground.has_positions(group) else group for group in config.groups
         )
         if flipped == config.groups:
             return None
         return _same_as(config, actions, (flipped, 1, 1), "the sharded flag on one rank")
-    merged = tuple(
-        evolve(group, block_size=group.block_size * config.dcp_size) if group.sharded else group for group in config.groups
-    )
-    unit = config.hash_block_size
-    if merged == config.groups or naive_hits.gate(
-        merged, caching=config.caching, dcp_size=1, hash_block=unit
-    ) != naive_hits.gate(config.groups, caching=config.caching, dcp_size=config.dcp_size, hash_block=unit):
+    merged = on_one_rank(config)
+    if merged is None:
         return None
     return _same_as(config, actions, (merged, 1, 1), "one rank with larger blocks")
 
@@ -84,7 +95,7 @@ LAWS: tuple[Law, ...] = (
         sentence="On one rank the sharded flag decides nothing, and N ranks with attention blocks of bs decide like one "
         "rank with bs*N where the gate gives the same answer.",
         source="#50493",
-        faults=("M-GATE-1", "M-GEO-5"),
+        faults=("M-GATE-1", "M-GEO-5", "M-PUB-36"),
         check_run=_ranks_are_block_size,
     ),
 )

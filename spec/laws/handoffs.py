@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kvproof.core.actions import Allocate, BeginStep, Drain, Finish, Preempt, Withdraw
+from kvproof.core.actions import Allocate, BeginStep, Dispatch, Drain, Finish, Output, Preempt, Withdraw
 from kvproof.core.pool import NO_KEY, NULL_BLOCK
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
 
 def _published_state_is_keyed(moment: Moment) -> Findings:
-    """HO-1: what an allocation publishes is keyed there and then, for the boundary it is published for."""
+    """HO-1: what an allocation or an output publishes is keyed there and then, for the boundary it is published for."""
     before, after = moment.before.plan.handoffs, moment.after.plan.handoffs
     published = Counter(after) - Counter(before)
     if not published and not before:
@@ -18,11 +18,11 @@ def _published_state_is_keyed(moment: Moment) -> Findings:
     pool, prefixes = moment.after.pool, moment.after.prefixes
     found = []
     if after[: len(before)] != before:
-        found.append(Evidence.of("an allocation loses or changes handoffs that wait", waited=before, waiting=after))
-    if isinstance(moment.action, Allocate):
+        found.append(Evidence.of("a caching call loses or changes handoffs that wait", waited=before, waiting=after))
+    if isinstance(moment.action, Allocate | Output):
         others = tuple(handoff for handoff in after[len(before) :] if handoff[0] != moment.action.request)
         if others:
-            found.append(Evidence.of("an allocation publishes for another request", handoffs=others))
+            found.append(Evidence.of("a caching call publishes for another request", handoffs=others))
     for request, group, block, boundary in published:
         place = {"request": request, "group": group, "block": block, "boundary": boundary}
         if block == NULL_BLOCK or pool.key_node[block] == NO_KEY:
@@ -42,14 +42,16 @@ def _published_state_is_keyed(moment: Moment) -> Findings:
 
 
 def _drained_once(moment: Moment) -> Findings:
-    """HO-2: a drain hands out everything that waits, once, and a plan starts with an empty queue."""
+    """HO-2: a drain hands out everything that waits, once; only outputs publish between two plans, and a plan keeps that."""
     waiting = moment.before.plan.handoffs
     if moment.record is None:
         return None
     if isinstance(moment.action, BeginStep):
-        if waiting or moment.after.plan.handoffs:
-            return [Evidence.of("handoffs of an earlier step wait in a new plan", handoffs=waiting)]
+        if waiting != moment.after.plan.handoffs:
+            return [Evidence.of("a new plan loses handoffs", waited=waiting, waiting=moment.after.plan.handoffs)]
         return ()
+    if isinstance(moment.action, Dispatch):
+        return [Evidence.of("handoffs wait behind a plan", handoffs=moment.after.plan.handoffs)] if waiting else ()
     if not waiting and not moment.record.handoffs and not moment.after.plan.handoffs:
         return None
     found = []
@@ -91,17 +93,18 @@ LAWS: tuple[Law, ...] = (
         sentence="A published handoff names a block that is keyed at publication, for exactly the published boundary.",
         source="vLLM 0.33.0",
         faults=("M-HO-1", "M-HO-6", "M-HASH-2"),
-        on=(Allocate,),
+        on=(Allocate, Output),
         check=_published_state_is_keyed,
         bent_by=(("publish_unkeyed", "yes"),),
     ),
     Law(
         id="HO-2",
         mark="S",
-        sentence="Every handoff is drained exactly once, in its step; the queue is empty after the drain.",
+        sentence="Every handoff is drained exactly once, by the step it is published in or, if an output published it, the "
+        "next one; the queue is empty after the drain.",
         source="vLLM 0.33.0",
         faults=("M-HO-2",),
-        on=(Drain, BeginStep),
+        on=(Drain, Dispatch, BeginStep),
         check=_drained_once,
     ),
     Law(

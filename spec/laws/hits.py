@@ -1,4 +1,4 @@
-"""Laws of hits and of the gate that decides where they may end: HB-8 to HB-12 and HB-15 (semantics 5.2).
+"""Laws of hits and of the gate that decides where they may end: HB-8 to HB-12 and HB-15 (semantics 5.2), EAGLE included.
 
 The truth comes from the key map and from the search of ``naive_hits``. ``configure`` is called by HB-11 as what it judges.
 """
@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 from kvproof.core import config as configs
 from kvproof.core.actions import Allocate, Lookup
-from kvproof.core.config import Config
+from kvproof.core.config import Config, Group
 from kvproof.core.errors import ConfigError
+from kvproof.core.pool import NULL_BLOCK
 from kvproof.core.world import Request, Status
 from kvproof.spec import ground, naive_hits
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
@@ -70,25 +71,39 @@ def _hit_is_resumable(moment: Moment) -> Findings:
     nodes = ground.lineage(world.prefixes, request.tip)
     facts = naive_hits.facts(world.config)
     found = []
-    for members in facts.classes:
-        for group in members:
-            size, blocks = facts.spans[group], moment.record.lists[group]
-            if hit >= len(nodes) or len(blocks) != len(range(0, hit, size)):
-                found.append(Evidence.of("a list does not cover the hit", group=group, hit=hit, blocks=blocks))
-                continue
-            if group in facts.recurrent:
-                if any(blocks[:-1]) or blocks[-1] not in known.get((nodes[hit], group), ()):
-                    found.append(Evidence.of("no state of exactly the hit", group=group, hit=hit, blocks=blocks))
-                continue
-            for column, block in enumerate(blocks):
-                end = (column + 1) * size
-                # the last block may be known by any boundary from the hit on, the others by their edge only
-                boundaries = range(min(hit, end), min(end, len(nodes) - 1) + 1) if end >= hit else range(end, end + 1)
-                if not any(block in known.get((nodes[n], group), ()) for n in boundaries):
-                    found.append(
-                        Evidence.of("a hit block has no key of the hit", group=group, hit=hit, column=column, block=block)
-                    )
+    for group, spec in enumerate(world.config.groups):
+        size, blocks = facts.spans[group], moment.record.lists[group]
+        if not spec.prefix_cacheable:
+            if blocks:
+                found.append(Evidence.of("a group that is never cached has a list", group=group, blocks=blocks))
+        elif hit >= len(nodes) or len(blocks) != len(range(0, hit, size)):
+            found.append(Evidence.of("a list does not cover the hit", group=group, hit=hit, blocks=blocks))
+        elif group in facts.recurrent:
+            if (ground.keeps_snapshots(spec) and any(blocks[:-1])) or blocks[-1] not in known.get((nodes[hit], group), ()):
+                found.append(Evidence.of("no state of exactly the hit", group=group, hit=hit, blocks=blocks))
+        else:
+            found += _columns_are_keyed(known, nodes, (group, spec, size), hit, blocks)
     return found
+
+
+def _columns_are_keyed(
+    known: naive_hits.Keys, nodes: list[int], group: tuple[int, Group, int], hit: int, blocks: tuple[int, ...]
+) -> Iterator[Evidence]:
+    """Yield the entries of an attention list that the hit needs and that carry no key of it.
+
+    Full attention needs all of them, a windowed group those that the next position reads; the rest may be null.
+    """
+    index, spec, size = group
+    needed = ground.unread(spec, hit) // size
+    for column, block in enumerate(blocks):
+        if block == NULL_BLOCK and column < needed:
+            continue
+        end = (column + 1) * size
+        # The last block may be known by any boundary from the hit on, the others by their edge only.
+        inside = end >= hit and spec.kind == ground.FULL
+        boundaries = range(min(hit, end), min(end, len(nodes) - 1) + 1) if inside else range(end, end + 1)
+        if not any(n < len(nodes) and block in known.get((nodes[n], index), ()) for n in boundaries):
+            yield Evidence.of("a hit block has no key of the hit", group=index, hit=hit, column=column, block=block)
 
 
 def gate_variants(config: Config) -> Iterator[tuple[int, int, int]]:
@@ -185,6 +200,28 @@ def _hit_is_the_greatest(moment: Moment) -> Findings:
     return ()
 
 
+def _no_class_is_overruled(moment: Moment) -> Findings:
+    """CA-6: the joint hit is not beyond what any class can resume at by itself."""
+    request = _joint_lookup(moment)
+    if request is None or moment.record is None or moment.record.local == 0:
+        return None
+    world = moment.before
+    found = []
+    for members in naive_hits.facts(world.config).classes:
+        own = naive_hits.class_hit(world.config, world.pool, world.prefixes, request, members)
+        if moment.record.local > own:
+            found.append(
+                Evidence.of(
+                    "a joint hit beyond the hit of a group",
+                    request=request.request,
+                    groups=members,
+                    local=moment.record.local,
+                    own=own,
+                )
+            )
+    return found
+
+
 LAWS: tuple[Law, ...] = (
     Law(
         id="HB-8",
@@ -209,10 +246,10 @@ LAWS: tuple[Law, ...] = (
     Law(
         id="HB-10",
         mark="S",
-        sentence="At a joint hit every group can resume: attention has a keyed block for every position before it, a "
-        "recurrent group the state of exactly that boundary.",
+        sentence="At a joint hit every group can resume: attention has a keyed block for every position that it still reads, "
+        "a recurrent group the state of exactly that boundary.",
         source="#50493, #50344",
-        faults=("M-HIT-2", "M-HIT-3"),
+        faults=("M-HIT-2", "M-HIT-3", "M-PUB-1", "M-PUB-28", "M-PUB-29", "M-PUB-32", "M-PUB-33"),
         on=(Lookup,),
         check=_hit_is_resumable,
     ),
@@ -236,11 +273,21 @@ LAWS: tuple[Law, ...] = (
     Law(
         id="HB-15",
         mark="C",
-        sentence="The joint hit is the greatest aligned boundary within the limit at which every group can resume.",
+        sentence="The joint hit is the greatest aligned boundary within the limit at which every group can resume and those "
+        "that owe an EAGLE drop also match what they give up.",
         source="vLLM 0.33.0",
-        faults=("M-HIT-2", "M-HIT-4", "M-HIT-5"),
+        faults=("M-HIT-2", "M-HIT-4", "M-HIT-5", "M-PUB-36", "M-HIT-6", "M-HIT-7"),
         on=(Lookup,),
         check=_hit_is_the_greatest,
-        bent_by=(("attention_limit", "current"),),
+        bent_by=(("attention_limit", "current"), ("void_drops", "without_drop"), ("empty_window", "one_block")),
+    ),
+    Law(
+        id="CA-6",
+        mark="S",
+        sentence="The joint hit is not beyond the hit of any group by itself.",
+        source="#50344",
+        faults=("M-PUB-33", "M-HIT-2"),
+        on=(Lookup,),
+        check=_no_class_is_overruled,
     ),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from kvproof.core.actions import (
     Allocate,
     Dispatch,
@@ -16,12 +18,12 @@ from kvproof.core.actions import (
     Withdraw,
 )
 from kvproof.core.errors import ContractBroken, PoolExhausted
-from kvproof.core.world import GroupState, Phase, Request
+from kvproof.core.world import DeferredFree, GroupState, Phase, Request
 from kvproof.spec import ground
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
-POOL_CHANGES = (Allocate, Preempt, Withdraw, Drain, Finish, ResetCache, EvictBlocks)
-RELEASES = (Preempt, Withdraw, Drain, Finish)
+POOL_CHANGES = (Allocate, Preempt, Withdraw, Drain, Finish, ResetCache, EvictBlocks, Output)
+RELEASES = (Preempt, Withdraw, Drain, Finish, Output)
 
 
 def _free_queue(moment: Moment) -> Findings:
@@ -95,6 +97,10 @@ def _handed_out_clean(moment: Moment) -> Findings:
     for group, block, holder in _kept_holders(moment, action.request):
         if block in taken:
             found.append(Evidence.of("a block was handed out while held", block=block, group=group, holder=holder))
+    found += [
+        Evidence.of("a block was handed out that a deferred free still holds", block=block)
+        for block in sorted({block for _, block in ground.held_back(before)} & taken)
+    ]
     if before.phase in ground.PLANNING:
         for group, source, destination in before.plan.copies:
             for end in {source, destination} & taken:
@@ -159,53 +165,124 @@ def _demand_suffices(moment: Moment) -> Findings:
     return () if moment.record is not None and moment.record.admitted else None
 
 
+def _given_back(queue: list[int], ref: list[int], blocks: Iterable[int], keyed: Sequence[int]) -> list[int]:
+    """Redo one release on a list (T3): unkeyed blocks to the front, keyed ones to the back, each in the given order."""
+    gone = []
+    for block in blocks:
+        if block != ground.NULL:
+            ref[block] -= 1
+            if ref[block] == 0:
+                gone.append(block)
+    unkeyed = [block for block in gone if keyed[block] < 0]
+    return unkeyed + queue + [block for block in gone if block not in unkeyed]
+
+
 def _taken_from_the_front(moment: Moment, action: Allocate) -> Findings:
-    """Leave the adopted blocks out of the old queue: what was taken of the rest must be its front."""
+    """Redo an allocation on the queue: what windows leave is given back group by group from the highest column down, adopted
+    blocks leave the queue, and what is taken is its front.
+    """
     record, before = moment.record, moment.before
-    if record is None or not record.taken:
+    old, new = ground.request_of(before, action.request), ground.request_of(moment.after, action.request)
+    if record is None or old is None or new is None:
         return None
+    ref, queue = list(before.pool.ref), list(before.pool.free)
+    for was, now in zip(old.groups, new.groups, strict=True):
+        kept = set(now.table) - set(record.taken)
+        nulled = [block for block, entry in zip(was.table, now.table, strict=False) if entry != block and block not in kept]
+        queue = _given_back(queue, ref, reversed(nulled), before.pool.key_node)
+    changed = queue != list(before.pool.free)
     adopted = {block for blocks in before.hit.lists for block in blocks} if before.hit is not None else set()
-    queue = [block for block in before.pool.free if block not in adopted]
-    taken = [block for block in queue if block in record.taken]
-    if queue[: len(taken)] == taken:
+    queue = [block for block in queue if block not in adopted or block not in record.adopted]
+    count = len(record.taken)
+    if not changed and not count and not record.adopted and moment.after.pool.free == before.pool.free:
+        return None
+    if tuple(queue[:count]) == record.taken and tuple(queue[count:]) == moment.after.pool.free:
         return ()
-    values = {"request": action.request, "free": before.pool.free, "taken": record.taken}
-    return [Evidence.of("blocks are not taken from the front of the free queue", **values)]
+    values = {"request": action.request, "expected": tuple(queue), "taken": record.taken, "free": moment.after.pool.free}
+    return [Evidence.of("blocks are not taken from the front of the free queue, or others moved", **values)]
 
 
 def _eviction_order(moment: Moment) -> Findings:
-    """Redo the release on a list: unkeyed blocks to the front, keyed ones to the back, each in the given order."""
+    """Redo the release on a list; deferred frees that are released now are judged by PC-12."""
     if moment.record is None:
         return None
     if isinstance(moment.action, Allocate):
         return _taken_from_the_front(moment, moment.action)
     before, after = moment.before, moment.after
-    if not isinstance(moment.action, RELEASES):
-        if after.pool is before.pool or after.pool.free == before.pool.free:
-            return ()
-        return [Evidence.of("an action that frees and takes nothing changes the free queue", free=after.pool.free)]
+    if _released(moment):
+        return None
     freed: list[list[int]] = []
     if isinstance(moment.action, Drain):
         freed.append([end for _, source, destination in moment.record.copies for end in (source, destination)])
     elif isinstance(moment.action, Preempt | Withdraw | Finish):
         request = ground.request_of(before, moment.action.request)
         if request is not None:
-            freed += [[block for block in state.table[::-1] if block != ground.NULL] for state in request.groups]
-    if not any(freed):
-        return None
-    ref = list(before.pool.ref)
-    queue = list(before.pool.free)
+            freed += [list(state.table[::-1]) for state in request.groups]
+    if len(after.deferred) > len(before.deferred):
+        freed = []  # held back for the step in flight
+    if not any(any(blocks) for blocks in freed):
+        if after.pool is before.pool or after.pool.free == before.pool.free:
+            return ()
+        return [Evidence.of("an action that frees and takes nothing changes the free queue", free=after.pool.free)]
+    ref, queue = list(before.pool.ref), list(before.pool.free)
     for blocks in freed:
-        gone = []
-        for block in blocks:
-            ref[block] -= 1
-            if ref[block] == 0:
-                gone.append(block)
-        unkeyed = [block for block in gone if after.pool.key_node[block] < 0]
-        queue = unkeyed + queue + [block for block in gone if block not in unkeyed]
+        queue = _given_back(queue, ref, blocks, after.pool.key_node)
     if list(after.pool.free) == queue:
         return ()
     return [Evidence.of("the free queue is not in eviction order", expected=tuple(queue), actual=after.pool.free)]
+
+
+# --- PC-12 ----------------------------------------------------------------------------------------------------------
+
+
+def _released(moment: Moment) -> tuple[DeferredFree, ...]:
+    """Return the deferred frees that an action released: as many from the front as it takes to get what waits now."""
+    before, after = moment.before.deferred, moment.after.deferred
+    count = next(n for n in range(len(before) + 1) if after[: len(before) - n] == before[n:])
+    return before[:count]
+
+
+def _deferred_like_immediate(moment: Moment) -> Findings:
+    """PC-12: replay the release of each deferred free as an immediate one, table by table from its tail.
+
+    It is due with the first output of the youngest step that was dispatched when the blocks were given up.
+    """
+    before, after = moment.before, moment.after
+    if moment.record is None or not (before.deferred or after.deferred):
+        return None
+    released = _released(moment)
+    found = []
+    unopened = sum(1 for step in after.steps if not step.opened and any(entry.amount for entry in step.scheduled))
+    if after.issued - after.processed != unopened:
+        found.append(
+            Evidence.of(
+                "the steps whose output is still to come are not counted", issued=after.issued, processed=after.processed
+            )
+        )
+    # The fence of a copy's ends may lead that of a request by a step: what stands behind it is released with it.
+    late = [entry for entry in after.deferred[:1] if entry.fence <= after.processed]
+    early = [entry for entry in released if entry.fence > after.processed]
+    if late or early:
+        found.append(
+            Evidence.of("a deferred free is not released at its fence", late=late, early=early, processed=after.processed)
+        )
+    if released and not isinstance(moment.action, Output):
+        found.append(Evidence.of("deferred frees are released by something else than an output", released=released))
+    if released:
+        ref, queue = list(before.pool.ref), list(before.pool.free)
+        for entry in released:
+            for table in entry.tables:
+                queue = _given_back(queue, ref, reversed(table), after.pool.key_node)
+        if list(after.pool.free) != queue:
+            found.append(
+                Evidence.of(
+                    "deferred frees leave another queue than immediate ones would",
+                    released=released,
+                    expected=tuple(queue),
+                    actual=after.pool.free,
+                )
+            )
+    return found
 
 
 def _refused_leaves_nothing(moment: Moment) -> Findings:
@@ -221,6 +298,7 @@ def _refused_leaves_nothing(moment: Moment) -> Findings:
         ("worker", before.worker == after.worker),
         ("contents", before.contents == after.contents),
         ("prefixes", before.prefixes == after.prefixes),
+        ("deferred frees", before.deferred == after.deferred),
         ("keys", before.pool.entries == after.pool.entries and before.pool.next_seq == after.pool.next_seq),
         ("primary keys", before.pool.key_node == after.pool.key_node and before.pool.key_tokens == after.pool.key_tokens),
         ("other requests", _others(moment, action.request)),
@@ -229,7 +307,8 @@ def _refused_leaves_nothing(moment: Moment) -> Findings:
     old, new = ground.request_of(before, action.request), ground.request_of(after, action.request)
     if old is None or new is None:
         return [*found, Evidence.of("a refused allocation lost its request", request=action.request)]
-    numbers = ("status", "computed", "in_flight", "num_tokens", "tip", "junction", "num_preemptions")
+    lengths = ("computed", "in_flight", "num_tokens", "placeholders", "stale")
+    numbers = (*lengths, "status", "tip", "junction", "num_preemptions", "drop_stale")
     found += [
         Evidence.of(f"a refused allocation changed {name}", before=getattr(old, name), after=getattr(new, name))
         for name in numbers
@@ -240,7 +319,8 @@ def _refused_leaves_nothing(moment: Moment) -> Findings:
         gone = [block for block, entry in zip(was.table, now.table, strict=False) if block != entry]
         others = _fields(was) != _fields(now) or len(was.table) != len(now.table)
         wrong = [entry for block, entry in zip(was.table, now.table, strict=False) if entry not in (block, ground.NULL)]
-        if others or wrong or (gone and not ground.is_recurrent(before.config.groups[group])):
+        spec = before.config.groups[group]
+        if others or wrong or (gone and not (ground.is_recurrent(spec) or ground.is_windowed(spec))):
             found.append(
                 Evidence.of("a refused allocation changed more than nulls", group=group, before=was.table, after=now.table)
             )
@@ -250,6 +330,10 @@ def _refused_leaves_nothing(moment: Moment) -> Findings:
         expected[block] -= 1
     if tuple(expected) != after.pool.ref:
         found.append(Evidence.of("a refused allocation changed references", expected=tuple(expected), actual=after.pool.ref))
+    if tuple(block for block in after.pool.free if block in before.pool.free) != before.pool.free:
+        found.append(
+            Evidence.of("a refused allocation changed the eviction order", before=before.pool.free, after=after.pool.free)
+        )
     return found
 
 
@@ -260,7 +344,7 @@ def _others(moment: Moment, request: int) -> bool:
 
 
 def _fields(state: GroupState) -> tuple[object, ...]:
-    """Return what nulling leaves alone: everything but the table and the count of nulled leading columns."""
+    """Return what nulling and a reserved checkpoint leave alone: not the table, not the count of nulled leading columns."""
     return (
         state.num_cached,
         state.partial_index,
@@ -325,7 +409,7 @@ LAWS: tuple[Law, ...] = (
     Law(
         "PC-3",
         "S",
-        "A block has as many references as tables and queued copies name it.",
+        "A block has as many references as tables, queued copies and deferred frees name it.",
         "vLLM 0.33.0",
         ("M-POOL-2", "M-LEAK-1", "M-COW-9"),
         on=(*POOL_CHANGES, Lookup),
@@ -363,10 +447,10 @@ LAWS: tuple[Law, ...] = (
         "S",
         "An allocation that passes its check never fails inside.",
         "vLLM 0.33.0, #46892",
-        ("M-COW-8", "M-DEM-1"),
+        ("M-COW-8", "M-DEM-1", "M-PUB-170"),
         on=(Allocate,),
         check=_demand_suffices,
-        bent_by=(("recurrent_demand", "capped"),),
+        bent_by=(("recurrent_demand", "capped"), ("lagging_groups", "any")),
     ),
     Law(
         "PC-8",
@@ -380,16 +464,16 @@ LAWS: tuple[Law, ...] = (
     Law(
         "PC-9",
         "S",
-        "A refused allocation changes nothing but states that are no longer read.",
+        "A refused allocation changes nothing but entries that are no longer read (and the reserved checkpoint).",
         "vLLM 0.33.0",
-        ("M-ATOM-1",),
+        ("M-ATOM-1", "M-PUB-166"),
         on=(Allocate,),
         check=_refused_leaves_nothing,
     ),
     Law(
         "PC-10",
         "S",
-        "When no request is left and nothing runs, every block is free.",
+        "When no request is left and nothing runs, every block is free; no deferred free is left behind.",
         "vLLM 0.33.0",
         ("M-LEAK-1", "M-LEAK-2"),
         on=(Finish, Output, Execute, Dispatch),
@@ -404,5 +488,14 @@ LAWS: tuple[Law, ...] = (
         ("M-KEY-1",),
         on=(*POOL_CHANGES, Lookup),
         check=_one_group,
+    ),
+    Law(
+        "PC-12",
+        "D",
+        "A deferred free leaves the free queue in the order that an immediate free at the same moment would leave.",
+        "#48489",
+        ("M-DEF-1",),
+        check=_deferred_like_immediate,
+        bent_by=(("deferred_free_order", "flattened"),),
     ),
 )

@@ -1,12 +1,10 @@
-"""Laws of block tables and worker rows (semantics 5.1)."""
+"""Laws of block tables (semantics 5.1); which entries are null is in ``states``, the worker's rows are in ``rows``."""
 
 from __future__ import annotations
 
-from kvproof.core.actions import Allocate, AppendRows, Dispatch, Drain, Lookup, Output, Preempt, Withdraw
-from kvproof.core.config import Config
-from kvproof.core.errors import RowCapacityExceeded
-from kvproof.core.world import Request, Scheduled, Status, World
-from kvproof.spec import ground, naive
+from kvproof.core.actions import Allocate, Dispatch, Drain, Finish, Lookup, Output, Preempt, Withdraw
+from kvproof.core.world import Request, Status, World
+from kvproof.spec import ground
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
 TABLES_CHANGE = (Lookup, Allocate, Preempt, Withdraw, Drain, Dispatch)
@@ -51,13 +49,13 @@ def _append_only(moment: Moment) -> Findings:
             found += _admitted_in_place(moment, new)
             judged = True
             continue
-        for group in ground.attention_groups(moment.after.config):
+        for group in _stable_groups(moment.after):
             table, kept = new.groups[group].table, old.groups[group].table
             judged = judged or bool(kept)
             if len(table) < len(kept) or any(now not in (was, 0) for was, now in zip(kept, table, strict=False)):
                 found.append(
                     Evidence.of(
-                        "entries of an attention table were replaced or dropped",
+                        "entries of an append-only table were replaced or dropped",
                         request=new.request,
                         group=group,
                         before=kept,
@@ -67,14 +65,19 @@ def _append_only(moment: Moment) -> Findings:
     return found if judged else None
 
 
+def _stable_groups(world: World) -> list[int]:
+    """Return the groups whose entries never move: all that are cached but Mamba align (1.2, positionally stable)."""
+    return [g for g, spec in enumerate(world.config.groups) if spec.prefix_cacheable and not ground.keeps_snapshots(spec)]
+
+
 def _admitted_in_place(moment: Moment, request: Request) -> list[Evidence]:
-    """Compare an admitted attention table with the adopted list; only the owed copy may stand elsewhere."""
+    """Compare an admitted append-only table with the adopted list; only the owed copy may stand elsewhere."""
     hit, action = moment.before.hit, moment.action
     if hit is None or not isinstance(action, Allocate):
         return []
     config = moment.after.config
     found = []
-    for group in ground.attention_groups(config):
+    for group in _stable_groups(moment.after):
         size = ground.span(config, group)
         adopted = hit.lists[group][: ground.columns(action.local, size)]
         table = request.groups[group].table
@@ -104,7 +107,7 @@ def _no_null_in_attention(moment: Moment) -> Findings:
         return None
     judged = False
     found = []
-    groups = ground.attention_groups(moment.after.config)
+    groups = ground.full_groups(moment.after.config)
     for request in moment.after.requests:
         for group in groups:
             table = request.groups[group].table
@@ -123,12 +126,12 @@ def _tables_cover_computed(moment: Moment) -> Findings:
     judged = False
     found = []
     config = moment.after.config
-    sizes = [ground.span(config, group) for group in range(len(config.groups))]
+    sizes = {group: ground.span(config, group) for group, spec in enumerate(config.groups) if spec.prefix_cacheable}
     for request in moment.after.requests:
-        if request.status is not Status.RUNNING or request.computed == 0:
+        if request.computed == 0:
             continue
         judged = True
-        for group, size in enumerate(sizes):
+        for group, size in sizes.items():
             needed = ground.columns(request.computed, size)
             if len(request.groups[group].table) < needed:
                 found.append(
@@ -141,77 +144,6 @@ def _tables_cover_computed(moment: Moment) -> Findings:
                         needed=needed,
                     )
                 )
-    return found if judged else None
-
-
-def _live_states(request: Request, group: int) -> int:
-    return sum(1 for block in request.groups[group].table if block != ground.NULL)
-
-
-def _few_states(moment: Moment) -> Findings:
-    if _unchanged(moment):
-        return None
-    groups = ground.recurrent_groups(moment.after.config)
-    allocated = moment.action.request if isinstance(moment.action, Allocate) and moment.record else None
-    succeeded = moment.record is not None and moment.record.admitted is True
-    judged = False
-    found = []
-    for old, new in ground.changed_requests(moment.before, moment.after):
-        for group in groups:
-            states = _live_states(new, group)
-            limit = 2 if new.request == allocated and succeeded else _live_states(old, group)
-            judged = judged or limit > 0
-            if states > limit:
-                found.append(
-                    Evidence.of(
-                        "a request holds more recurrent states than it may",
-                        request=new.request,
-                        group=group,
-                        states=states,
-                        limit=limit,
-                        table=new.groups[group].table,
-                    )
-                )
-    return found if judged else None
-
-
-def _state_columns_present(moment: Moment) -> Findings:
-    if moment.record is None or not moment.after.steps:
-        return None
-    world = moment.after
-    groups = ground.recurrent_groups(world.config)
-    judged = False
-    found = []
-    for entry in world.steps[-1].scheduled:
-        for group in groups:
-            judged = True
-            size = world.config.groups[group].block_size
-            wanted = [("written", ground.column_of_state(entry.start + entry.amount, size))]
-            if entry.start > 0:
-                wanted.append(("read", world.worker.columns[entry.row][group]))
-                if wanted[-1][1] != ground.column_of_state(entry.start, size):
-                    found.append(
-                        Evidence.of(
-                            "the running state is looked for in a column that does not hold it",
-                            request=entry.request,
-                            group=group,
-                            boundary=entry.start,
-                            column=wanted[-1][1],
-                            expected=ground.column_of_state(entry.start, size),
-                        )
-                    )
-            for use, column in wanted:
-                block = ground.row_block(world, group, entry.row, column)
-                if block <= ground.NULL:
-                    found.append(
-                        Evidence.of(
-                            f"the worker's row has no block in the column that is {use}",
-                            request=entry.request,
-                            group=group,
-                            column=column,
-                            row=world.worker.rows[group][entry.row],
-                        )
-                    )
     return found if judged else None
 
 
@@ -241,7 +173,6 @@ def _shared_prefix(moment: Moment) -> Findings:
     world = moment.after
     judged = False
     found: list[Evidence] = []
-    ends = {entry.request: entry.start + entry.amount for entry in world.plan.scheduled}
     for group in range(len(world.config.groups)):
         holders: dict[tuple[int, int], Request] = {}
         for request in world.requests:
@@ -251,16 +182,24 @@ def _shared_prefix(moment: Moment) -> Findings:
                 other = holders.setdefault((index, block), request)
                 if other is not request:
                     judged = True
-                    found += _agree(world, group, index, block, (other, request), ends)
+                    found += _agree(world, group, index, block, (other, request))
     return found if judged else None
 
 
-def _agree(
-    world: World, group: int, index: int, block: int, pair: tuple[Request, Request], ends: dict[int, int]
-) -> list[Evidence]:
-    """Two requests share an entry: they must agree as far as it stands, and none of them goes on inside it."""
+def _computed_ahead(world: World, request: Request) -> int:
+    """Return the tokens of a request that are computed, dispatched or in the open plan."""
+    ends = [entry.start + entry.amount for entry in world.plan.scheduled if entry.request == request.request]
+    return max([request.computed, *ends])
+
+
+def _agree(world: World, group: int, index: int, block: int, pair: tuple[Request, Request]) -> list[Evidence]:
+    """Two requests share an entry: they must agree as far as it stands, and none of them goes on inside it.
+
+    Drafts and placeholders are counted as computed and are nobody's tokens yet: the entry stands for known tokens only.
+    """
     covered = (index + 1) * ground.span(world.config, group)
-    boundary = min(covered, *(max(request.computed, ends.get(request.request, 0)) for request in pair))
+    ahead = {request.request: _computed_ahead(world, request) for request in pair}
+    boundary = min(covered, *(min(ahead[request.request], request.num_tokens) for request in pair))
     keyed = world.pool.key_node[block]
     if keyed >= 0:
         boundary = min(boundary, len(ground.lineage(world.prefixes, keyed)) - 1)
@@ -284,168 +223,29 @@ def _agree(
             group=group,
             index=index,
             block=block,
-            next_position=max(request.computed, ends.get(request.request, 0)),
+            next_position=ahead[request.request],
         )
         for request in pair
-        if max(request.computed, ends.get(request.request, 0)) < covered
+        if ahead[request.request] < covered
     ]
-
-
-def _guarded_rows(moment: Moment) -> Findings:
-    if isinstance(moment.action, AppendRows):
-        return _guarded_append(moment, moment.action)
-    return _guarded_dispatch(moment)
-
-
-def _rows_untouched(moment: Moment) -> list[Evidence]:
-    before, after = moment.before.worker, moment.after.worker
-    if before.rows == after.rows and before.owners == after.owners:
-        return []
-    return [Evidence.of("a refused append left entries behind", before=before.rows, after=after.rows)]
-
-
-def _guarded_append(moment: Moment, action: AppendRows) -> Findings:
-    config = moment.before.config
-    if moment.refusal is not None and not isinstance(moment.refusal, RowCapacityExceeded):
-        return None
-    if not any(action.blocks):
-        return None
-    before, after = moment.before.worker.rows, moment.after.worker.rows
-    factor = config.append_expansion
-    needed = [len(before[group][action.row]) + factor * len(ids) for group, ids in enumerate(action.blocks)]
-    over = [g for g, ids in enumerate(action.blocks) if ids and needed[g] > config.row_capacity[g]]
-    if moment.refusal is not None:
-        return _rows_untouched(moment)
-    if over:
-        return [
-            Evidence.of(
-                "an append past the end of a row was accepted", row=action.row, needed=needed, capacity=config.row_capacity
-            )
-        ]
-    found = []
-    for group, ids in enumerate(action.blocks):
-        entries = before[group][action.row] + tuple(block * factor + j for block in ids for j in range(factor))
-        for row, now in enumerate(after[group]):
-            if now != (entries if row == action.row else before[group][row]):
-                found.append(Evidence.of("an append changed a row otherwise than it should", group=group, row=row, entries=now))
-    return found
-
-
-def _guarded_dispatch(moment: Moment) -> Findings:
-    world = moment.before
-    scheduled = world.plan.scheduled
-    if not scheduled or (moment.refusal is not None and not isinstance(moment.refusal, RowCapacityExceeded)):
-        return None
-    if moment.refusal is not None:
-        return _rows_untouched(moment)
-    config = world.config
-    found = []
-    for entry in scheduled:
-        request = ground.request_of(world, entry.request)
-        for group, state in enumerate(request.groups if request is not None else ()):
-            needed = config.append_expansion * len(state.table)
-            if needed > config.row_capacity[group]:
-                found.append(
-                    Evidence.of(
-                        "a row was written past its end",
-                        request=entry.request,
-                        group=group,
-                        needed=needed,
-                        capacity=config.row_capacity[group],
-                    )
-                )
-    own = {entry.row for entry in moment.after.steps[-1].scheduled}
-    for group, rows in enumerate(moment.after.worker.rows):
-        for row, entries in enumerate(rows):
-            if row not in own and entries not in (world.worker.rows[group][row], ()):
-                found.append(Evidence.of("a dispatch changed another row", group=group, row=row, entries=entries))
-    return found
-
-
-def _capacity_covers_length(config: Config) -> Findings:
-    found = []
-    for group, spec in enumerate(config.groups):
-        wanted = naive.columns_needed(config.max_model_len, spec.block_size, ground.is_sharded(spec), config.dcp_size)
-        wanted *= config.append_expansion
-        if config.row_capacity[group] < wanted:
-            found.append(
-                Evidence.of(
-                    "the rows of a group are too short for the model length",
-                    group=group,
-                    capacity=config.row_capacity[group],
-                    wanted=wanted,
-                    max_model_len=config.max_model_len,
-                )
-            )
-    return found
-
-
-def _rows_extend(moment: Moment) -> Findings:
-    if moment.record is None or not moment.after.steps:
-        return None
-    before, after = moment.before.worker, moment.after.worker
-    judged = False
-    found: list[Evidence] = []
-    for entry in moment.after.steps[-1].scheduled:
-        if entry.fresh or entry.request not in before.owners:
-            continue
-        judged = True
-        row = before.owners.index(entry.request)
-        for group, rows in enumerate(after.rows):
-            old = before.rows[group][row]
-            if after.owners[row] != entry.request or rows[row][: len(old)] != old:
-                found.append(
-                    Evidence.of(
-                        "the worker's row of a running request was replaced",
-                        request=entry.request,
-                        group=group,
-                        before=old,
-                        after=rows[row],
-                    )
-                )
-        found += _table_follows_row(moment, entry, row)
-    return found if judged else None
-
-
-def _table_follows_row(moment: Moment, entry: Scheduled, row: int) -> list[Evidence]:
-    """The manager never needs another block in a column the worker has: an append could not deliver it."""
-    request = ground.request_of(moment.after, entry.request)
-    world = moment.before
-    found = []
-    for group, state in enumerate(request.groups if request is not None else ()):
-        sent = len(world.worker.rows[group][row]) // world.config.append_expansion
-        for column, block in enumerate(state.table[:sent]):
-            if block not in (ground.NULL, ground.row_block(world, group, row, column)):
-                found.append(
-                    Evidence.of(
-                        "a table entry changed in a column that the worker already has",
-                        request=entry.request,
-                        group=group,
-                        column=column,
-                        table=block,
-                        row=ground.row_block(world, group, row, column),
-                    )
-                )
-    return found
 
 
 def _registered_count(moment: Moment) -> Findings:
     action = moment.action
-    if not isinstance(action, Allocate) or moment.record is None or not moment.record.admitted:
+    if not isinstance(action, Allocate | Output) or moment.record is None or moment.record.admitted is False:
         return None
     world = moment.after
     request, old = ground.request_of(world, action.request), ground.request_of(moment.before, action.request)
     if request is None or old is None:
         return None
-    end = old.computed + action.local + action.external + action.new_tokens
-    cacheable = ground.cacheable_tokens(world.config, min(end, request.num_tokens))
+    known = min(_computed_ahead(world, request), request.num_tokens)
     judged = False
     found = []
     for group, state in enumerate(request.groups):
         if state.num_cached < 0:
             continue
         judged = True
-        most = min(cacheable // ground.span(world.config, group), len(state.table))
+        most = min(ground.cacheable_tokens(world.config, group, known) // ground.span(world.config, group), len(state.table))
         if state.num_cached > most:
             found.append(
                 Evidence.of(
@@ -454,7 +254,7 @@ def _registered_count(moment: Moment) -> Findings:
                     group=group,
                     num_cached=state.num_cached,
                     most=most,
-                    tokens=end,
+                    tokens=known,
                 )
             )
         was = old.groups[group].num_cached
@@ -471,6 +271,46 @@ def _registered_count(moment: Moment) -> Findings:
     return found if judged else None
 
 
+def _one_private_block(moment: Moment) -> Findings:
+    """TB-15: a scratch block stands in one table of one request, alone, and under no key."""
+    world = moment.after
+    groups = ground.scratch_groups(world.config)
+    if moment.record is None or not groups or (world.requests is moment.before.requests and world.pool is moment.before.pool):
+        return None
+    found = []
+    holders: dict[int, tuple[int, int]] = {}
+    for request in world.requests:
+        for group in groups:
+            table = request.groups[group].table
+            wanted = 1 if request.status is Status.RUNNING else 0
+            if len(table) != wanted or ground.NULL in table:
+                found.append(
+                    Evidence.of(
+                        "a scratch group does not hold one block per admitted request",
+                        request=request.request,
+                        group=group,
+                        table=table,
+                        wanted=wanted,
+                    )
+                )
+            for block in table:
+                if holders.setdefault(block, (request.request, group)) != (request.request, group):
+                    found.append(
+                        Evidence.of("a scratch block has two holders", block=block, request=request.request, group=group)
+                    )
+    found += [
+        Evidence.of("a scratch block is in the key map", block=block, group=group, key=node)
+        for node, group, _, block in world.pool.entries
+        if group in groups or block in holders
+    ]
+    found += [
+        Evidence.of("a scratch block has a primary key", block=block, group=group)
+        for block, (_, group) in holders.items()
+        if world.pool.key_node[block] >= 0
+    ]
+    return found if holders or found else None
+
+
 LAWS: tuple[Law, ...] = (
     Law(
         "TB-1",
@@ -484,7 +324,8 @@ LAWS: tuple[Law, ...] = (
     Law(
         "TB-2",
         "S",
-        "A full-attention table only grows, except that the one copy-on-write index of an admission gets the copy.",
+        "A positionally stable table only grows and its entries only become null, except that the one copy-on-write index of "
+        "an admission gets the copy.",
         "vLLM 0.33.0",
         ("M-COW-3",),
         on=TABLES_CHANGE,
@@ -498,34 +339,15 @@ LAWS: tuple[Law, ...] = (
         ("M-TBL-2",),
         on=TABLES_CHANGE,
         check=_no_null_in_attention,
-        later=True,
     ),
     Law(
         "TB-4",
         "S",
-        "The tables of a running request cover its computed tokens in every group.",
+        "The tables of a request cover its computed tokens in every group; while it waits it has neither.",
         "vLLM 0.33.0",
-        ("M-GEO-5",),
+        ("M-GEO-5", "M-PUB-92"),
         on=(Allocate, Dispatch, Output),
         check=_tables_cover_computed,
-    ),
-    Law(
-        "TB-6",
-        "D",
-        "After an allocation a request holds at most two recurrent states per group, and until the next one only fewer.",
-        "vLLM 0.33.0",
-        ("M-MAM-1",),
-        on=(*TABLES_CHANGE, Output),
-        check=_few_states,
-    ),
-    Law(
-        "TB-7",
-        "S",
-        "A dispatched step finds blocks in the worker's row at the column it writes its state to and the one it reads.",
-        "vLLM 0.33.0, #53142",
-        ("M-MAM-2",),
-        on=(Dispatch,),
-        check=_state_columns_present,
     ),
     Law(
         "TB-8",
@@ -535,7 +357,6 @@ LAWS: tuple[Law, ...] = (
         ("M-MAM-3",),
         on=TABLES_CHANGE,
         check=_id_once,
-        later=True,
     ),
     Law(
         "TB-9",
@@ -547,39 +368,21 @@ LAWS: tuple[Law, ...] = (
         check=_shared_prefix,
     ),
     Law(
-        "TB-11",
-        "S",
-        "An append past the end of a worker row is refused before any row of any group changes, and no other row is written.",
-        "#50493",
-        ("M-CAP-1", "M-CAP-2", "M-CAP-6"),
-        on=(AppendRows, Dispatch),
-        check=_guarded_rows,
-        bent_by=(("append_guard", "per_group"),),
-    ),
-    Law(
-        "TB-12",
-        "D",
-        "The worker's rows have a column for the last position of the longest sequence.",
-        "#50493",
-        ("M-GEO-2",),
-        check_config=_capacity_covers_length,
-    ),
-    Law(
-        "TB-13",
-        "S",
-        "The worker's row of a running request only grows, and the manager never asks for another block in it.",
-        "vLLM 0.33.0",
-        ("M-COW-4",),
-        on=(Dispatch,),
-        check=_rows_extend,
-    ),
-    Law(
         "TB-14",
         "D",
         "No more entries count as registered than are full and in the table; the count falls only at a partial hit.",
         "vLLM 0.33.0",
         ("M-CACHE-1",),
-        on=(Allocate,),
+        on=(Allocate, Output),
         check=_registered_count,
+    ),
+    Law(
+        "TB-15",
+        "S",
+        "A scratch group holds exactly one block per admitted request, its own, and never appears in the key map.",
+        "vLLM 0.33.0",
+        ("M-SCR-2",),
+        on=(*TABLES_CHANGE, Finish, Output),
+        check=_one_private_block,
     ),
 )

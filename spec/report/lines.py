@@ -50,8 +50,26 @@ def answer_text(outcome: Outcome) -> str:
 
 
 def _short(value: object) -> str:
+    if isinstance(value, list):
+        value = [_event_text(item) if isinstance(item, dict) else item for item in value]
     text = repr(value).replace(" ", "") if isinstance(value, list | tuple) else str(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+@frozen(slots=True)
+class _Said:
+    """Words that stand in a list without quotation marks."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _event_text(event: dict[str, object]) -> _Said:
+    """Return what became of which key, as (group, node)."""
+    key = f"({event['group']},{event['node']})" if "node" in event else ""
+    return _Said(f"{event['kind']}{key}")
 
 
 def story(example: Counterexample) -> list[Line]:

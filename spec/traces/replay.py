@@ -356,6 +356,7 @@ def _end_step(driver: _Driver, operation: Operation) -> None:
 def _append_token(driver: _Driver, operation: Operation) -> None:
     args = operation.args
     record = driver.act(act.Output(driver.id_of(operation), tuple(args.tokens)))
+    _equal("rejected", record.rejected, args.rejected)
     _equal("num_tokens", record.num_tokens, operation.result.num_tokens)
 
 

@@ -18,6 +18,14 @@ from kvproof.spec import macros
 from tests.driving import Driver
 from tests.in_flight import FULL, MAMBA, admit, attention, dispatch, hybrid, refused, run
 
+PLAN_OF_FOUR: tuple[act.Action, ...] = (
+    act.BeginStep(),
+    act.Allocate(0, 4),
+    act.Drain(),
+    act.BuildMetadata(),
+    act.Dispatch(),
+)
+
 # --- order (T0) ---------------------------------------------------------------------------------------------------
 
 
@@ -72,7 +80,7 @@ def test_the_step_behind_executes_before_and_in_the_middle_of_a_plan() -> None:
     admit(driver, 0, 16)
     for part, action in zip(
         execute.PARTS,
-        (act.BeginStep(), act.Allocate(0, 4), act.Drain(), act.BuildMetadata(), act.Dispatch()),
+        PLAN_OF_FOUR,
         strict=True,
     ):
         driver.do(action)
@@ -299,10 +307,10 @@ def test_a_handoff_of_an_output_is_drained_by_the_next_step() -> None:
     run(driver)
     driver.do(act.Output(0, (8,)))
     run(driver)
-    assert driver.world.plan.handoffs == ()
+    assert driver.handoffs() == []
     driver.do(act.Output(0, (9,)))
     (block,) = driver.keys(1)[8]
-    assert driver.world.plan.handoffs == ((0, 1, block, 8),)
+    assert driver.handoffs() == [(0, 1, block, 8)]
     finished, _ = step(driver.world, act.Finish(0))
     assert finished.plan.handoffs == ()
     driver.do(act.BeginStep())

@@ -82,6 +82,37 @@ def test_bad_groups() -> None:
     assert configure((FULL, Group("mamba_align", 4, True))).sizes == (4, 4)
 
 
+@pytest.mark.parametrize(
+    ("group", "message"),
+    [
+        (Group("full_attention", 4, window=4), "has no window: leave it out"),
+        (Group("sliding_window", 4), "window must be an integer"),
+        (Group("sliding_window", 4, window=-3), "window must be an integer"),
+        (Group("chunked_local", 4, window=0), "window must be an integer"),
+        (Group("mamba_align", 4, speculative_blocks=-1), "speculative_blocks must be in 0"),
+        (Group("mamba_stable", 4, speculative_blocks=1), "has no speculative blocks: only Mamba align has"),
+        (Group("mamba_align", 4, draft=True), "cannot be a draft group"),
+        (Group("scratch", 4, prefix_cacheable=True), "is never cached"),
+    ],
+)
+def test_groups_that_a_kind_cannot_be(group: Group, message: str) -> None:
+    """1.2, 2.1, T35, C-12: windows, speculative blocks, drafters and caching belong to certain kinds."""
+    with pytest.raises(ConfigError, match=message):
+        configure((FULL, group))
+
+
+def test_speculation_needs_blocks_and_a_number() -> None:
+    """3.6: as many speculative blocks as drafts, or a rejected draft could not be undone; counts are not negative."""
+    with pytest.raises(ConfigError, match="has 1 speculative blocks: 2 draft tokens need as many"):
+        configure((FULL, Group("mamba_align", 4, speculative_blocks=1)), num_draft_tokens=2)
+    with pytest.raises(ConfigError, match="num_draft_tokens must be in 0"):
+        configure((FULL,), num_draft_tokens=-1)
+    with pytest.raises(ConfigError, match="checkpoint_alignment must be an integer"):
+        configure((FULL, MAMBA), checkpoint_alignment=0)
+    with pytest.raises(ConfigError, match="max_steps_in_flight must be an integer in 1..2"):
+        configure((FULL,), max_steps_in_flight=3)
+
+
 def test_profiles() -> None:
     """Profiles have names; an unknown one lists them; `sound` is the default."""
     assert [profile_named(profile.name) for profile in PROFILES] == [SOUND, VLLM_0_33_0]

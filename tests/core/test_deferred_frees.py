@@ -19,7 +19,7 @@ from tests.in_flight import admit, attention, dispatch, free_blocks, hybrid, ref
 # --- deferred frees (T3, T31, T32, T36.1) -------------------------------------------------------------------------
 
 
-def free_order(order: str, **settings: Any) -> Driver:
+def free_order(order: Any, **settings: Any) -> Driver:
     """G13: pool of 12, 40 tokens in chunks of 32 and 8, of which the last one is in flight; freeing is deferred."""
     profile = evolve(SOUND, deferred_free_order=order)
     driver = Driver(hybrid(16, 16, num_blocks=12, defer_block_free=True, profile=profile, **settings))
@@ -41,13 +41,13 @@ def test_the_order_of_a_deferred_free(order: str, queue: list[int]) -> None:
     assert finished.deferred
     assert free_blocks(driver) == [6, 7, 8, 9, 10, 11]
     assert [driver.world.pool.ref[block] for block in range(1, 6)] == [1] * 5
-    assert driver.world.deferred == (DeferredFree(2, ((1, 2, 4), (0, 3, 5))),)
+    assert driver.deferred() == [DeferredFree(2, ((1, 2, 4), (0, 3, 5)))]
     assert (driver.world.issued, driver.world.processed) == (2, 1)
     run(driver)
     assert free_blocks(driver) == [6, 7, 8, 9, 10, 11]
     driver.do(act.Output(0))
     assert free_blocks(driver) == queue
-    assert driver.world.deferred == ()
+    assert driver.deferred() == []
     assert (driver.world.issued, driver.world.processed) == (2, 2)
 
 
@@ -81,11 +81,11 @@ def test_references_of_copies_are_fenced_too() -> None:
     held = driver.world.pool.ref
     assert driver.dispatch().copies == tuple(copies)
     assert driver.world.pool.ref == held
-    assert driver.world.deferred == (DeferredFree(3, (tuple(reversed(ends)),)),)
+    assert driver.deferred() == [DeferredFree(3, (tuple(reversed(ends)),))]
     run(driver)
     before = free_blocks(driver)
     driver.do(act.Output(2, (9,)))
-    assert driver.world.deferred == ()
+    assert driver.deferred() == []
     assert [driver.world.pool.ref[end] - held[end] for end in ends] == [-ends.count(end) for end in ends]
     # In the order of the copies, source before destination; only the attention source is nobody's now.
     assert free_blocks(driver) == [*before, *(end for end in dict.fromkeys(ends) if not driver.world.pool.ref[end])]
@@ -119,7 +119,7 @@ def test_copies_of_a_step_without_tokens_wait_for_the_step_before() -> None:
     assert [waiting.fence for waiting in driver.world.deferred] == [2]
     run(driver)
     driver.do(act.Output(1, (9,)))
-    assert driver.world.deferred == ()
+    assert driver.deferred() == []
 
 
 def test_fences_open_from_the_front_with_the_first_output_of_a_step() -> None:
@@ -143,7 +143,7 @@ def test_fences_open_from_the_front_with_the_first_output_of_a_step() -> None:
     assert driver.world.processed == 1
     run(driver)
     driver.do(act.Output(3, (9,)))
-    assert driver.world.deferred == ()
+    assert driver.deferred() == []
     assert free_blocks(driver) == [2, 3, *before, 1]
 
 

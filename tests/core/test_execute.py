@@ -215,7 +215,7 @@ def test_a_row_without_the_slots_is_a_broken_contract() -> None:
 
 
 @pytest.mark.parametrize("rule", ["own", "row"])
-def test_a_checkpoint_is_written_only_into_a_column_with_a_block_of_its_own(rule: str) -> None:
+def test_a_checkpoint_is_written_only_into_a_column_with_a_block_of_its_own(rule: Any) -> None:
     """T38.5, `checkpoint_column`: FA4, Mamba4, ns=1, H=2, c=1, sparse: nothing is reserved for the chunk 4..12.
 
     The worker's numbers alone say 10 in column 1, and the row still has there the block that moved to column 2. Written

@@ -15,6 +15,7 @@ from kvproof.core.config import Config, Group, configure
 from kvproof.core.kinds import base, sliding_window
 from kvproof.core.records import Record
 from kvproof.core.world import ABSENT, Status
+from kvproof.spec import macros
 from tests.driving import Driver
 
 FA, SWA, CHUNK, STABLE, SCRATCH = "full_attention", "sliding_window", "chunked_local", "mamba_stable", "scratch"
@@ -103,14 +104,20 @@ def test_entries_behind_the_window_are_nulled_highest_first() -> None:
     assert driver.request(0).groups[0].retired == 3
 
 
-@pytest.mark.parametrize(("in_flight", "table"), [(0, [0, 0, 0, 4, 5]), (8, [0, 2, 3, 4, 5]), (16, [1, 2, 3, 4, 5])])
-def test_windows_reach_back_from_the_processed_tokens(in_flight: int, table: list[int]) -> None:
-    """T16.3: what a step in flight still reads is kept: of 16 computed tokens 8 in flight leave the window at 8."""
-    driver = running(driver_of(Group(SWA, 4, window=5)), 0, 20, 16)
-    requests = (evolve(driver.request(0), in_flight=in_flight),)
-    driver.world = evolve(driver.world, requests=requests)
-    driver.do(act.BeginStep(), act.Allocate(0, 4))
-    assert driver.tables(0) == [table]
+def test_windows_reach_back_from_the_processed_tokens() -> None:
+    """T16.3: with 8 of 16 computed tokens in flight the window is that at 8; a step in flight still reads block 2."""
+    driver = driver_of(Group(SWA, 4, window=5), max_steps_in_flight=2)
+    driver.submit(0, 24)
+    tables = []
+    for _ in range(3):
+        driver.do(act.BeginStep())
+        driver.allocate(0, 8)
+        tables += driver.tables(0)
+        driver.dispatch()
+        if len(driver.world.steps) == 2:
+            driver.do(*macros.EXECUTE)
+            driver.output()
+    assert tables == [[1, 2], [1, 2, 3, 4], [0, 2, 3, 4, 5, 6]]
 
 
 def test_a_refused_allocation_has_nulled_already() -> None:
@@ -201,6 +208,14 @@ def test_retention_of_a_window(eagle: bool, retention: int | None, kept: list[in
     driver = running(driver_of(*groups, retention=retention, use_eagle=eagle), 0, 130, 130)
     assert sorted(driver.keys(1)) == kept
     assert resend(driver, 130) == (64 if eagle else 128)
+
+
+def test_a_window_outside_the_eagle_set_keeps_what_it_needs_itself() -> None:
+    """2.9, 3.1: only the flagged group drops; the window's mask has no block behind the boundaries."""
+    groups = (Group(FA, 64, draft=True), Group(SWA, 16, window=17))
+    driver = running(driver_of(*groups, use_eagle=True), 0, 130, 130)
+    assert driver.world.config.eagle == (True, False)
+    assert sorted(driver.keys(1)) == [64, 128]
 
 
 @pytest.mark.parametrize(("eagle", "kept"), [(False, [144, 192]), (True, [128, 144, 160, 176, 192])])
@@ -295,6 +310,14 @@ def test_a_scratch_group_has_one_block_per_request() -> None:
     assert driver.world.pool.ref[other] == 0
 
 
+def test_a_lookup_finds_nothing_in_a_scratch_group() -> None:
+    """T11, T15: its lists are empty whatever is keyed, and it skips no tokens."""
+    driver = running(driver_of(Group(FA, 4), Group(SCRATCH, 4)), 0, 8, 8)
+    kind = kinds.of(SCRATCH)
+    assert kind.find_hit(driver.world.config, driver.world.pool, [1, 2], (1, 1), 8, False) == (0, ((), ()))
+    assert kind.skipped_tokens(driver.world.config.groups[1], 8) == 0
+
+
 # --- the admission gate -------------------------------------------------------------------------------------------
 
 
@@ -339,12 +362,21 @@ def test_the_gate_comes_before_the_windows_are_nulled() -> None:
     assert driver.do(act.Allocate(0, 1)).admitted
 
 
+@pytest.mark.parametrize(
+    ("group", "cap"),
+    [(Group(SWA, 4, window=6), 5), (Group(CHUNK, 4, window=6), 4)]
+    + [(Group(kind, 4), None) for kind in (FA, "mamba_align", STABLE, SCRATCH)],
+)
+def test_only_windows_and_chunks_have_a_cap(group: Group, cap: int | None) -> None:
+    """2.8: with 8 tokens in flight a window of 6 needs ceil(13 / 4) + 1 blocks and a chunk of 6 ceil(14 / 4)."""
+    assert kinds.of(group.kind).admission_cap(group, 8, 100) == cap
+
+
 def test_the_cap_holds_for_the_gate_alone() -> None:
-    """T17: a chunk of 40 tokens takes all ten blocks of the window, although the gate would count fewer."""
-    driver = driver_of(Group(SWA, 4, window=5))
-    driver.submit(0, 40)
-    driver.do(act.BeginStep(), act.Lookup(0))
-    assert driver.do(act.Allocate(0, 40)).demand == 10
+    """T17: the cap of 4 blocks does not keep a running request from taking its ninth and tenth."""
+    driver = running(driver_of(Group(SWA, 4, window=5), max_chunk=8), 0, 40, 8, 8, 8, 8)
+    driver.do(act.BeginStep())
+    assert driver.do(act.Allocate(0, 8)).demand == 2
 
 
 # --- what every kind owes, on random runs -------------------------------------------------------------------------

@@ -188,9 +188,9 @@ def test_undrained_handoffs_of_the_victim_vanish_and_queued_copies_run() -> None
     admit(driver, 0, 48)
     driver.do(act.BeginStep(), act.Allocate(0, 2))
     ((group, source, copy),) = driver.world.plan.copies
-    assert driver.world.plan.handoffs == ((0, group, copy, 48),)
+    assert driver.handoffs() == [(0, group, copy, 48)]
     driver.do(act.Withdraw(0))
-    assert driver.world.plan.handoffs == ()
+    assert driver.handoffs() == []
     assert (driver.request(0).stale, driver.counts(0)) == (48, (0, 50, 48))
     drained = driver.dispatch()
     assert drained.handoffs == ()

@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 
 from kvproof.core import actions as act
-from kvproof.core import lookup, step
+from kvproof.core import kinds, lookup, step
 from kvproof.core import pool as pools
 from kvproof.core.config import SOUND, VLLM_0_33_0, Config, Group, configure
 from kvproof.core.errors import ConfigError, ContractBroken
@@ -265,6 +265,17 @@ def test_a_model_with_one_group_has_no_margin() -> None:
     assert joint(configure((Group(FA, 16),), use_eagle=True), 48, keyed)[0] == 16
     assert joint(configure((Group(FA, 16),), use_eagle=True), 49, keyed)[0] == 32
     assert joint(configure((Group(FA, 16), Group(FA, 16)), use_eagle=True), 48, keyed, keyed)[0] == 32
+
+
+@pytest.mark.parametrize("group", [Group(SWA, 4, window=9), Group(CHUNK, 4, window=12)])
+def test_a_dropped_block_is_in_no_list(group: Group) -> None:
+    """T35: the block that matched behind the hit is given up; the lists end at the hit."""
+    config = configure((group,), use_eagle=True)
+    keys = Keys(config, (4, 8, 12, 16, 20))
+    asked = (config, keys.pool, keys.nodes(20), (0,), 20)
+    hit, lists = kinds.of(group.kind).find_hit(*asked, True)
+    assert (hit, keys.boundaries(lists)) == (16, [[0, 0, 12, 16]] if group.kind == SWA else [[0, 0, 0, 16]])
+    assert kinds.of(group.kind).find_hit(*asked, False)[0] == 20
 
 
 def test_the_margin_ends_with_the_hashed_tokens() -> None:

@@ -199,6 +199,7 @@ CASES: list[tuple[Callable[[], Driver], act.Action, type[errors.Refusal]]] = [
     (hit, act.Allocate(1, 4, 4, 4), errors.LookupMismatch),
     (hit, act.Allocate(1, 4, 12, 4), errors.MisalignedExternal),
     (hit, act.Allocate(1, 4, 8, 3), errors.MisalignedExternal),
+    (hit, act.Allocate(1, 4, 8, 4), errors.ShortExternal),
     (hit, act.Allocate(1, 4, 8, 16), errors.HitTooLong),
     (hit, act.Allocate(1, 13, 12), errors.BeyondKnownTokens),
     (hit, act.Allocate(1, 9, 12), errors.ChunkNotClipped),

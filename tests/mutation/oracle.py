@@ -8,7 +8,24 @@ from typing import Any
 
 import pytest
 
-GOLDENS = ("test_goldens", "test_geometry_examples", "test_worked_scenarios", "test_findings")
+GOLDENS = (
+    "test_goldens",
+    "test_geometry_examples",
+    "test_worked_scenarios",
+    "test_findings",
+    "test_lookup",
+    "test_kinds",
+    "test_recurrent",
+    "test_execute",
+    "test_outputs",
+    "test_async",
+    "test_late_outputs",
+    "test_deferred_frees",
+    "test_events",
+)
+"""Modules of tests whose numbers are those of the semantics."""
+HELPERS = {"tests.driving", "tests.in_flight"}
+FIXTURES = {"monkeypatch", "capsys", "tmp_path"}
 KEPT = {
     "kvproof.spec.exits",
     "kvproof.spec.output",
@@ -21,7 +38,7 @@ _recordings: list[Any] = []
 
 def depends_on_core(module: str) -> bool:
     """Whether a module must be imported again for a mutated core."""
-    if module == "tests.driving" or module.rpartition(".")[2] in GOLDENS:
+    if module in HELPERS or module.rpartition(".")[2] in GOLDENS:
         return True
     return module.startswith("kvproof.") and module not in KEPT
 
@@ -48,7 +65,7 @@ def judge() -> str | None:
 def _goldens(name: str) -> str | None:
     module = importlib.import_module(name)
     for name, function in vars(module).items():
-        if not name.startswith("test_"):
+        if not name.startswith("test_") or FIXTURES & set(inspect.signature(function).parameters):
             continue
         for arguments in _parameters(function):
             try:
@@ -63,10 +80,16 @@ def _parameters(function: Any) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [{}]
     for mark in marks:
         names = mark.args[0] if isinstance(mark.args[0], tuple) else tuple(mark.args[0].replace(" ", "").split(","))
-        rows = [row if len(names) > 1 else (row,) for row in mark.args[1]]
+        rows = [_row(row, len(names)) for row in mark.args[1]]
         found = [one | dict(zip(names, row, strict=True)) for one in found for row in rows]
     assert set(found[0]) == set(inspect.signature(function).parameters), function
     return found
+
+
+def _row(row: Any, names: int) -> tuple[Any, ...]:
+    if hasattr(row, "values") and hasattr(row, "marks"):
+        return tuple(row.values)
+    return tuple(row) if names > 1 else (row,)
 
 
 def _replays() -> str | None:

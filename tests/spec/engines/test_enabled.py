@@ -4,12 +4,23 @@ import pytest
 from attrs import evolve
 
 from kvproof.core import actions as act
+from kvproof.core import execute, worker
 from kvproof.core import step as door
-from kvproof.core import worker
-from kvproof.core.errors import ChunkNotClipped, Refusal
-from kvproof.core.world import Phase, new_world
+from kvproof.core.errors import (
+    REFUSALS,
+    ChunkNotClipped,
+    ContractBroken,
+    OutputPending,
+    PoolExhausted,
+    Refusal,
+    StaleOutput,
+    UnknownAction,
+    VictimInFlight,
+)
+from kvproof.core.world import GroupState, Phase, Request, new_world
 from kvproof.spec import judge as judges
-from kvproof.spec.engines import disabled, rules, scopes, walk
+from kvproof.spec import macros
+from kvproof.spec.engines import amounts, disabled, rules, scopes, walk
 from kvproof.spec.engines import enabled as lists
 
 NAMES = [scope.name for scope in scopes.ALL]
@@ -37,12 +48,28 @@ def test_every_enabled_action_is_accepted_and_every_disabled_one_is_refused_with
         phases.add(world.phase)
         for action in lists.enabled(world, limits):
             assert judges.attempt(world, action).refusal is None, action
-        for action in disabled.disabled(world, limits):
+        for action, expected in disabled.attempts(world, limits):
             moment = judges.attempt(world, action)
-            assert isinstance(moment.refusal, Refusal), action
+            assert isinstance(moment.refusal, expected), (action, moment.refusal)
             assert not judges.is_internal(moment.refusal), action
             assert moment.after is world, action
     assert phases == set(Phase)
+
+
+def test_every_refusal_is_asked_for_in_some_world():
+    """All but the two that mean that the model is wrong, and the one for what is no action."""
+    reached: set[type[Refusal]] = set()
+    for scope in (*scopes.chosen(True), scopes.by_name("fa4-m4-rows")):
+        config = scope.config()
+        limits = scope.limits(config)
+        for seed in range(4):
+            walker, world = walk.Walker.of(config, limits, f"refusals {seed}"), new_world(config)
+            for _ in range(200):
+                reached.update(expected[0] for _, expected in disabled.attempts(world, limits) if len(expected) == 1)
+                moment = judges.attempt(world, walker.propose(world))
+                walker.observe(moment)
+                world = moment.after
+    assert reached == set(REFUSALS) - {ContractBroken, PoolExhausted, UnknownAction}
 
 
 def test_lists_are_the_same_every_time():
@@ -67,7 +94,7 @@ def test_lengths_stand_on_both_sides_of_every_boundary():
     config = scope.config()
     limits = scope.limits(config)
     assert (config.hash_block_size, config.scheduler_block_size) == (4, 8)
-    assert lists.lengths(config, limits) == tuple(n for n in range(1, 32) if n % 4 != 2)
+    assert amounts.lengths(config, limits) == tuple(n for n in range(1, 32) if n % 4 != 2)
 
 
 def test_a_step_stands_before_what_disturbs_it():
@@ -122,3 +149,121 @@ def _first_law(name, only):
         if walked.violations:
             return walked.violations[0].law
     return None
+
+
+@pytest.mark.parametrize("name", [scope.name for scope in scopes.ALL if scope.config().snapshots])
+def test_the_model_accepts_just_the_chunks_that_some_wanted_amount_is_clipped_to(name):
+    config, random = scopes.by_name(name).config(), Random(name)
+    world = new_world(config)
+    for _ in range(60):
+        prompt = random.randint(1, config.max_model_len - 1)
+        tokens = min(config.max_model_len, prompt + random.choice((0, 0, 0, 1, 2, 5)))
+        unit = config.hash_block_size
+        request = Request(
+            request=0,
+            context=0,
+            tip=0,
+            num_tokens=tokens,
+            num_prompt=prompt,
+            skip_reading=False,
+            groups=(GroupState(),) * len(config.groups),
+            junction=random.choice((0, random.randrange(tokens) // unit * unit)),
+        )
+        start = random.randrange(tokens)
+        most = min(tokens - start, config.max_chunk)
+        wanted = {amounts.chunk(config, request, start, amount) for amount in range(1, most + 1)}
+        accepted = {amount for amount in range(1, most + 1) if door.chunk_allowed(world, request, start, amount)}
+        assert accepted == wanted - {0}, request
+
+
+def in_decode(scope, drafts=()):
+    """A world in which request 0 is past its prompt of six tokens, and its first decode is planned, with these drafts."""
+    config = scopes.by_name(scope).config()
+    world = new_world(config)
+    first = (act.Submit(0, (0, 1, 0, 1, 1, 0)), act.BeginStep(), *macros.admit(0, 4), *macros.run([(0, ())]))
+    second = (act.BeginStep(), act.Allocate(0, 2), *macros.run([(0, (1,))]))
+    for action in (*first, *second, act.BeginStep(), *macros.decode(0, *drafts)):
+        world, record = door.step(world, action)
+        assert record.admitted is not False
+    return world
+
+
+def legal(world):
+    return lists.enabled(world, amounts.limits_for(world.config))
+
+
+def test_a_decode_may_carry_as_many_drafts_as_the_drafter_gives_and_a_prefill_none():
+    scope = scopes.by_name("fa2-m2+3-draft3")
+    planned = [action for action in legal_at_begin(scope, 1) if isinstance(action, act.Allocate)]
+    assert {len(action.drafts) for action in planned} == {0, 1, 2, 3}
+    assert all(action.new_tokens == 1 + len(action.drafts) for action in planned)
+    first = [action for action in legal_at_begin(scope, 0) if isinstance(action, act.Allocate)]
+    assert first
+    assert all(not action.drafts for action in first)
+
+
+def legal_at_begin(scope, steps):
+    """What is legal in the plan after so many steps of a request of four tokens."""
+    config = scope.config()
+    world = new_world(config)
+    actions: list[act.Action] = [act.Submit(0, (0, 1, 0, 1)), act.BeginStep()]
+    if steps:
+        actions += [*macros.admit(0, 2), *macros.run([(0, ())])]
+        actions += [act.BeginStep(), act.Allocate(0, 2), *macros.run([(0, (1,))]), act.BeginStep()]
+    else:
+        actions += [act.Lookup(0)]
+    for action in actions:
+        world, _ = door.step(world, action)
+    return lists.enabled(world, scope.limits(config))
+
+
+def test_an_output_brings_the_accepted_drafts_and_one_token_more():
+    world = in_decode("fa2-m2+3-draft3", (1, 0))
+    for action in (*macros.CLOSE, *macros.EXECUTE):
+        world, _ = door.step(world, action)
+    outputs = {action.tokens for action in legal(world) if isinstance(action, act.Output)}
+    assert outputs == {(0,), (1,), (1, 0), (1, 1), (1, 0, 0), (1, 0, 1)}
+
+
+def test_with_two_steps_in_flight_the_next_plan_opens_before_the_output_and_its_forward_waits_for_it():
+    world = in_decode("fa1-m4+3-n4-async", (1, 0))
+    for action in macros.CLOSE:
+        world, _ = door.step(world, action)
+    assert act.BeginStep() in legal(world)
+    for action in (act.BeginStep(), *macros.decode(0, 1), *macros.CLOSE, *macros.EXECUTE):
+        world, _ = door.step(world, action)
+    assert act.BeginStep() not in legal(world)
+    for part in execute.PARTS[:3]:
+        assert act.Execute(part) in legal(world)
+        world, _ = door.step(world, act.Execute(part))
+    assert not any(isinstance(action, act.Execute) for action in legal(world))
+    refused = dict(disabled.attempts(world, amounts.limits_for(world.config)))
+    assert refused[act.Execute("precopy")] == (OutputPending,)
+    world, _ = door.step(world, act.Output(0, (1, 1)))
+    assert act.Execute("precopy") in legal(world)
+
+
+def test_a_victim_in_flight_leaves_a_late_output_that_is_delivered_before_it_resumes_or_dropped():
+    world = in_decode("fa1-m4+3-n4-async")
+    for action in (*macros.CLOSE, act.BeginStep()):
+        world, _ = door.step(world, action)
+    ways = [action for action in legal(world) if isinstance(action, act.Preempt)]
+    assert ways == [act.Preempt(0), act.Preempt(0, drop_stale=True)]
+    for way in ways:
+        late = door.step(world, way)[0]
+        for action in (*macros.CLOSE, *macros.EXECUTE, *macros.EXECUTE, act.BeginStep()):
+            late, _ = door.step(late, action)
+        assert (act.Lookup(0) in legal(late)) is way.drop_stale
+        refused = dict(disabled.attempts(late, amounts.limits_for(late.config)))
+        assert refused.get(act.Lookup(0)) == (None if way.drop_stale else (StaleOutput,))
+
+
+def test_while_freeing_is_deferred_nobody_in_flight_is_preempted():
+    scope = scopes.by_name("fa4-ahead-defer")
+    config = scope.config()
+    world = new_world(config)
+    for action in (act.Submit(0, (0,) * 6), act.BeginStep(), *macros.admit(0, 2), *macros.CLOSE, act.BeginStep()):
+        world, _ = door.step(world, action)
+    assert not any(isinstance(action, act.Preempt) for action in legal(world))
+    refused = dict(disabled.attempts(world, scope.limits(config)))
+    assert refused[act.Preempt(0)] == (VictimInFlight,)

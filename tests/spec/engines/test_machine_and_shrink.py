@@ -1,11 +1,12 @@
 import pytest
 
 from kvproof.core import actions as act
+from kvproof.core import step as door
 from kvproof.core.world import new_world
 from kvproof.spec import faults, judge, laws
 from kvproof.spec.engines import disabled, machine, rules, scopes, shrink, walk
 from kvproof.spec.judge import Judge
-from kvproof.spec.laws.base import Evidence
+from kvproof.spec.laws.base import Evidence, Law
 
 
 def law(name):
@@ -79,6 +80,51 @@ def test_an_illegal_action_that_is_accepted_stays_illegal_while_shrinking(monkey
     last = list(short)[-1]
     assert isinstance(last, act.AppendRows)
     assert last in disabled.disabled(world, limits)
+
+
+def test_a_chunk_that_is_refused_although_it_is_legal_stays_the_same_while_shrinking(monkeypatch):
+    allowed = door.chunk_allowed
+
+    def refuse_some(world, request, start, amount):
+        return allowed(world, request, start, amount) and not (amount == 4 and request.num_tokens > 8)
+
+    monkeypatch.setattr(door, "chunk_allowed", refuse_some)
+    config, limits = scope_of("fa8-m8-h2-eagle-ckpt")
+    walks = (walk.walk(config, f"refused {n}", 300, (), limits, only=rules.TOTALITY) for n in range(40))
+    walked = next(found for found in walks if found.violations)
+    short, violation = shrink.shrink(config, walked.actions, walked.violations[0], (), limits)
+    assert violation.law == rules.TOTALITY
+    assert isinstance(short[-1], act.Allocate)
+    assert short[-1].new_tokens == 4
+    assert len(short) < 35
+
+
+def no_rejection(moment):
+    rejected = isinstance(moment.action, act.Output) and moment.record is not None and moment.record.rejected
+    return [Evidence.of("a draft is rejected")] if rejected else None
+
+
+TOY = [Law("TB-1", "S", "No draft is rejected.", "test", (), (act.Output,), no_rejection)]
+
+
+def test_drafts_and_what_was_sampled_shrink_along_with_the_actions():
+    config, limits = scope_of("fa2-m2+3-draft3")
+    walks = (walk.walk(config, f"drafts {n}", 300, TOY, limits, only="TB-1") for n in range(20))
+    walked = next(found for found in walks if found.violations)
+    short, violation = shrink.shrink(config, walked.actions, walked.violations[0], TOY, limits)
+    assert violation.law == "TB-1"
+    (planned,) = (action for action in short if isinstance(action, act.Allocate) and action.drafts)
+    assert (planned.drafts, planned.new_tokens, planned.lookahead) == ((0,), 2, 0)
+    assert short[-1] == act.Output(planned.request, (0,))
+    assert len(short) == 24, short
+
+
+def test_the_machine_draws_drafts_and_outputs_that_accept_and_reject_them():
+    config, limits = scope_of("fa2-m2+3-draft3")
+    ran = machine.run_machine(config, (), 5, 20, 40, limits)
+    assert ran.violation is None
+    assert ran.witnesses["draft accepted"] > 0
+    assert ran.witnesses["draft rejected"] > 0
 
 
 def test_what_does_not_repeat_comes_back_as_it_was():

@@ -100,23 +100,3 @@ def test_a_planted_fault_is_found_by_its_law(fault):
             for scope in scopes.chosen(True)
         )
     assert found
-
-
-def test_scopes_have_distinct_names_and_cover_the_matrix():
-    configs = {scope.name: scope.config() for scope in scopes.ALL}
-    assert len(configs) == len(scopes.ALL) >= 16
-    assert {config.dcp_size for config in configs.values()} == {1, 2, 4}
-    assert {config.fine_grained for config in configs.values()} == {True, False}
-    assert {len(config.recurrent) for config in configs.values()} == {0, 1, 2}
-    assert {config.append_expansion for config in configs.values()} == {1, 2}
-    assert {config.retention for config in configs.values()} >= {None, 0, 8, 16}
-    assert {config.connectors for config in configs.values()} >= {(), (True,), (False,), (True, False)}
-    assert any(config.groups[0].kind == "mamba_align" for config in configs.values())
-    assert any(not group.sharded for config in configs.values() if config.dcp_size > 1 for group in config.groups[:1])
-    assert any(config.interleave > 1 for config in configs.values())
-    assert 5 <= len(scopes.chosen(True)) < len(scopes.chosen(False)) == len(scopes.ALL)
-
-
-def test_an_unknown_scope_is_named_with_the_known_ones():
-    with pytest.raises(Exception, match="no scope 'x'; known: fa4, "):
-        scopes.by_name("x")

@@ -17,8 +17,8 @@ from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Evidence, Law, Moment
 from kvproof.spec.traces import archive, read, replay, summary
 
-NAMED_RECORDINGS = 120
-NAMED_OPERATIONS = 9_699
+NAMED_RECORDINGS = 247
+NAMED_OPERATIONS = 19_438
 
 
 def lines_of(name: str) -> list[dict[str, Any]]:
@@ -38,7 +38,7 @@ def upto(recording: read.Recording, index: int) -> read.Recording:
 
 
 def test_every_covered_recording_conforms() -> None:
-    """Full attention and Mamba align without host tier and drafter: 120 recordings, 9,699 operations, no divergence."""
+    """All manager-level recordings without a host tier: 247 recordings, 19,438 operations, no divergence."""
     total = summary.replay_archive()
     assert total.divergences == []
     assert (total.recordings, total.operations) == (NAMED_RECORDINGS, NAMED_OPERATIONS)
@@ -96,7 +96,7 @@ TAMPERINGS: list[tuple[int, str, Callable[[dict[str, Any]], None]]] = [
     (5, "preempted", change("args", "preempted", to=["A"])),
     (4, "first", change("args", "first", to=False)),
     (4, "async_load", change("args", "async_load", to=True)),
-    (4, "drafts", change("args", "drafts", to=1)),
+    (4, "refusal", change("args", "drafts", to=1)),
     (15, "finished", change("args", "finished", to=[])),
     (9, "num_tokens", change("result", "num_tokens", to=16)),
     (10, "blocks", change("result", "blocks", to=[[1], [2]])),
@@ -129,6 +129,29 @@ def test_a_decision_the_model_refuses_is_a_divergence() -> None:
     assert found is not None
     assert found.what == "refusal"
     assert "T22" in str(found.expected)
+
+
+# Operation 24 of m11295_fa_mamba_dcp1: three drafts, two accepted, one sampled token.
+@pytest.mark.parametrize(
+    ("what", "tamper"),
+    [
+        ("rejected", change("args", "rejected", to=0)),
+        ("refusal", change("args", "rejected", to=2)),
+        ("rejected", change("args", "tokens", to=[2, 1])),
+        ("num_tokens", change("result", "num_tokens", to=1)),
+        ("rejected", change("args", "rejected", to=4)),
+    ],
+)
+def test_a_changed_output_of_drafts_is_found(what: str, tamper: Callable[[dict[str, Any]], None]) -> None:
+    """Accepted and rejected drafts of a recording are predicted, too (T36)."""
+    name = "m11295_fa_mamba_dcp1"
+    lines = lines_of(name)
+    assert (lines[25]["args"]["tokens"], lines[25]["args"]["rejected"]) == ([2, 1, 2], 1)
+    assert replay.replay(upto(from_lines(lines), 24)).divergence is None
+    tamper(lines[25])
+    found = replay.replay(upto(from_lines(lines), 24)).divergence
+    assert found is not None
+    assert (found.operation, found.what) == (24, what)
 
 
 def test_an_unknown_engine_is_refused() -> None:

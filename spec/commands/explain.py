@@ -1,0 +1,151 @@
+"""``kvproof explain``: what a second request can resume from, and which rule removed every other boundary."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from kvproof.spec import output
+from kvproof.spec.commands.check import wide_console
+from kvproof.spec.deployments import catalogue, model, page, read
+from kvproof.spec.deployments.schema import Deployment
+from kvproof.spec.exits import UserError
+from kvproof.spec.explain import answer, document, text
+from kvproof.spec.explain.scenario import Question
+
+TOKENS = click.IntRange(min=1)
+
+
+@click.command("explain", short_help="Explain what a second request can hit on a real deployment.")
+@click.option("--deployment", metavar="NAME", help="A shipped deployment; --list names them.")
+@click.option("--config", "file", type=click.Path(path_type=Path), metavar="FILE", help="A deployment file of your own.")
+@click.option("--prompt", type=TOKENS, metavar="N", help="Tokens of the first prompt.")
+@click.option("--resend", type=TOKENS, metavar="M", help="Tokens of the second prompt (default: as the first).")
+@click.option("--shared", type=click.IntRange(min=0), metavar="K", help="Leading tokens that they share (default: all).")
+@click.option("--step-tokens", type=TOKENS, metavar="T", help="Step budget (default: the deployment's).")
+@click.option("--gate", type=click.Choice(["configured", "closed"]), default="configured", help="Close fine-grained hits.")
+@click.option(
+    "--blocks", type=click.IntRange(min=2), metavar="B", help="Pool size (default and at most: enough for everything)."
+)
+@click.option("--between", type=click.IntRange(min=0), default=0, metavar="N", help="Tokens of an unrelated prompt in between.")
+@click.option("--evict", multiple=True, metavar="GROUP@TOKENS", help="Take a key away before the second prompt; repeatable.")
+@click.option("--sources", "with_sources", is_flag=True, help="Say where every number comes from.")
+@click.option("--list", "list_only", is_flag=True, help="List the shipped deployments.")
+@click.option("--write", type=click.Path(path_type=Path), metavar="FILE", help="With --list: write the list as Markdown.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def command(
+    deployment: str | None,
+    file: Path | None,
+    prompt: int | None,
+    resend: int | None,
+    shared: int | None,
+    step_tokens: int | None,
+    gate: str,
+    blocks: int | None,
+    between: int,
+    evict: tuple[str, ...],
+    with_sources: bool,
+    list_only: bool,
+    write: Path | None,
+    as_json: bool,
+) -> None:
+    """Run a prompt on the model of a deployment, look a second one up, and explain the hit.
+
+    For each group every candidate boundary is named with the rule that removed it, down to the joint hit. Without --prompt
+    only the geometry is shown: block sizes, rows, alignment, the gate of fine-grained hits and why it is open or closed.
+    """
+    if list_only:
+        _list(as_json, write)
+        return
+    if write is not None:
+        raise UserError("--write belongs to --list: add it, or leave --write out")
+    chosen = _chosen(deployment, file)
+    budget = chosen.settings.step_tokens.value if step_tokens is None else step_tokens
+    if prompt is None:
+        if resend is not None or shared is not None or between or evict:
+            raise UserError("give --prompt N as well: without a first prompt there is nothing to hit")
+        _show_geometry(chosen, budget, gate == "closed", with_sources, as_json)
+        return
+    second = prompt if resend is None else resend
+    most = min(prompt, second)
+    question = Question(prompt, second, most if shared is None else shared, budget, between, _evicted(chosen, evict))
+    _show_answer(chosen, question, blocks, gate == "closed", with_sources, as_json)
+
+
+def _chosen(name: str | None, file: Path | None) -> Deployment:
+    if (name is None) == (file is None):
+        raise UserError("give --deployment NAME or --config FILE, one of them; `kvproof explain --list` names what ships")
+    if file is not None:
+        return read.read(file)
+    assert name is not None
+    return catalogue.find(name)
+
+
+def _evicted(deployment: Deployment, given: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
+    """Return (group, boundary) for each GROUP@TOKENS; a group is a name, or a number counted from 0. Raises UserError."""
+    names = model.group_names(deployment)
+    found = []
+    for entry in given:
+        name, _, boundary = entry.rpartition("@")
+        known = [index for index, known in enumerate(names) if name.lower() in (known.lower(), str(index))]
+        if not known or not boundary.isdigit():
+            raise UserError(f"--evict {entry}: write GROUP@TOKENS, for example {names[-1]}@16; groups: {', '.join(names)}")
+        found.append((known[0], int(boundary)))
+    return tuple(found)
+
+
+def _show_geometry(deployment: Deployment, budget: int, closed: bool, with_sources: bool, as_json: bool) -> None:
+    found = answer.geometry(deployment, budget, closed=closed)
+    if as_json:
+        click.echo(
+            json.dumps({"deployment": document.of_deployment(deployment), "geometry": document.of_geometry(found)}, indent=1)
+        )
+        return
+    console = wide_console()
+    text.head(console, deployment)
+    text.geometry(console, found)
+    if with_sources:
+        text.sources(console, deployment)
+    else:
+        console.print()
+        console.print("--sources says where each number comes from; --prompt N --resend M asks what a second prompt hits.")
+
+
+def _show_answer(
+    deployment: Deployment, question: Question, blocks: int | None, closed: bool, with_sources: bool, as_json: bool
+) -> None:
+    stderr = Console(stderr=True)
+    busy = stderr.status("computing the prompts on the model") if stderr.is_terminal else contextlib.nullcontext()
+    with busy:
+        found = answer.explain(deployment, question, blocks=blocks, closed=closed)
+        other = answer.compare_closed(deployment, question, found, blocks)
+    if as_json:
+        click.echo(json.dumps(document.of_answer(found, other), indent=1))
+        return
+    console = wide_console()
+    text.head(console, deployment)
+    text.geometry(console, found)
+    text.story(console, found, other)
+    if with_sources:
+        text.sources(console, deployment)
+
+
+def _list(as_json: bool, write: Path | None) -> None:
+    deployments = catalogue.everything()
+    if write is not None:
+        output.write_atomically(write, page.as_markdown(deployments))
+    if as_json:
+        rows = [document.of_deployment(item) | {"lacks": model.lacks(item)} for item in deployments]
+        click.echo(json.dumps(rows, indent=1))
+    elif write is None:
+        table = Table(title=f"{len(deployments)} deployments", title_justify="left")
+        for head in ("name", "what", "groups", "E", "S", "hits end at", "numbers", "covered"):
+            table.add_column(head, no_wrap=head == "name", justify="right" if head in ("S", "hits end at") else "left")
+        for item in deployments:
+            table.add_row(*page.cells(item))
+        wide_console().print(table)

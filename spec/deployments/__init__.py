@@ -1,0 +1,1 @@
+"""Deployments: real configurations as data, each number with its source, and what the model makes of them."""

@@ -1,0 +1,86 @@
+"""A deployment as a configuration of the model, and what of it the model does not have."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from kvproof.core import config as configs
+from kvproof.core import kinds
+from kvproof.core.config import Config, Group
+from kvproof.core.errors import ConfigError
+from kvproof.spec.deployments.read import DeploymentError
+from kvproof.spec.deployments.schema import Deployment
+
+ROWS = 2
+"""Worker rows of an explained run: one request at a time, and one to spare."""
+
+
+def group_names(deployment: Deployment) -> tuple[str, ...]:
+    """Return a name per cache group; several of one entry are numbered from 1."""
+    names: list[str] = []
+    for group in deployment.groups:
+        count = group.count.value
+        names += [group.name if count == 1 else f"{group.name} {index + 1}" for index in range(count)]
+    return tuple(names)
+
+
+def groups(deployment: Deployment) -> tuple[Group, ...]:
+    """Return the cache groups of the model, in the order of the file."""
+    found: list[Group] = []
+    for group in deployment.groups:
+        spec = Group(
+            group.kind,
+            group.block_size.value,
+            sharded=group.sharded.value if group.sharded is not None else None,
+            window=group.window.value if group.window is not None else None,
+            speculative_blocks=group.speculative_blocks.value if group.speculative_blocks is not None else 0,
+            draft=group.draft is not None and group.draft.value,
+        )
+        found += [spec] * group.count.value
+    return tuple(found)
+
+
+def lacks(deployment: Deployment) -> str | None:
+    """Return what this version of the model does not have for a deployment, in words; None if it has everything."""
+    for group in deployment.groups:
+        if group.kind not in kinds.NAMES:
+            return f"no {group.kind} groups, only {', '.join(kinds.NAMES)}"
+    return None
+
+
+def configure(deployment: Deployment, num_blocks: int, step_tokens: int) -> Config:
+    """Return the configuration of a deployment for a pool of ``num_blocks`` blocks and steps of ``step_tokens`` tokens.
+
+    Raises DeploymentError if the model lacks something or refuses the combination.
+    """
+    missing = lacks(deployment)
+    if missing is not None:
+        raise DeploymentError(deployment.name, f"this version of the model has {missing}")
+    settings = deployment.settings
+    optional = {
+        "interleave": settings.interleave,
+        "hash_block_size": settings.hash_block_size,
+        "num_draft_tokens": settings.num_draft_tokens,
+    }
+    given = {name: value.value for name, value in optional.items() if value is not None}
+    retention = settings.retention.value
+    try:
+        return configs.configure(
+            groups(deployment),
+            dcp_size=settings.dcp_size.value,
+            max_model_len=settings.max_model_len.value,
+            retention=None if isinstance(retention, str) else retention,
+            connectors=tuple(connector.divergent.value for connector in settings.connectors),
+            use_eagle=settings.eagle is not None and settings.eagle.value,
+            num_blocks=num_blocks,
+            max_running=ROWS,
+            max_chunk=step_tokens,
+            **given,  # type: ignore[arg-type]
+        )
+    except ConfigError as error:
+        raise DeploymentError(deployment.name, str(error)) from error
+
+
+def with_closed_gate(config: Config) -> Config:
+    """Return the configuration with fine-grained hits switched off, so that hits end at multiples of S (2.4, condition 2)."""
+    return evolve(config, fine_grained=False, alignment=config.scheduler_block_size, pins_junctions=False)

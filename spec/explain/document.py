@@ -1,0 +1,89 @@
+"""An answer as plain data, for `--json`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import asdict
+
+from kvproof.spec.deployments import schema
+from kvproof.spec.deployments.schema import Deployment
+from kvproof.spec.explain import words
+from kvproof.spec.explain.answer import Answer, ClassAnswer
+
+
+def of_deployment(deployment: Deployment) -> dict[str, Any]:
+    """Return a deployment with the source of every number and its known facts."""
+    return {
+        "name": deployment.name,
+        "title": deployment.title,
+        "status": deployment.status,
+        "about": deployment.about,
+        "values": [
+            {
+                "path": path,
+                "value": value.value,
+                "basis": value.basis,
+                "sources": [deployment.sources[key].url for key in value.sources],
+                "computed": value.computed,
+                "assumed": value.assumed,
+            }
+            for path, value in schema.values(deployment)
+        ],
+        "sources": {key: {"url": source.url, "says": source.says} for key, source in deployment.sources.items()},
+        "facts": [
+            {
+                "says": fact.says,
+                "prompt": fact.prompt,
+                "resend": fact.resend,
+                "shared": fact.shared,
+                "step_tokens": fact.step_tokens,
+                "gate": fact.gate,
+                "hit": fact.hit,
+                "sources": [deployment.sources[key].url for key in fact.sources],
+                "assumed": fact.assumed,
+            }
+            for fact in deployment.facts
+        ],
+    }
+
+
+def of_answer(answer: Answer, closed: Answer | None) -> dict[str, Any]:
+    """Return an answer with every candidate; ``closed`` is the same question with the gate closed, if it was asked."""
+    config, question = answer.config, answer.question
+    return {
+        "deployment": of_deployment(answer.deployment),
+        "geometry": of_geometry(answer),
+        "question": asdict(question) | {"blocks": config.num_blocks},
+        "chunks": [asdict(chunk) for chunk in answer.chunks],
+        "classes": [_class(found) for found in answer.classes],
+        "fixed_point": [asdict(lowering) for lowering in answer.lowerings],
+        "joint_hit": answer.joint,
+        "lookup": {"local": answer.local, "diverged": answer.diverged, "junction": answer.junction},
+        "recomputed": question.resend - answer.joint,
+        "gate_closed": None if closed is None else {"joint_hit": closed.joint, "why": words.why_closed(answer, closed)},
+    }
+
+
+def of_geometry(answer: Answer) -> dict[str, Any]:
+    """Return sizes, gate and group rows; each size with the engine's name for it."""
+    return {
+        "sizes": [asdict(size) for size in words.sizes(answer)],
+        "fine_grained_hits": answer.config.fine_grained,
+        "gate": [asdict(condition) for condition in answer.conditions],
+        "groups": [asdict(row) for row in answer.rows],
+    }
+
+
+def _class(found: ClassAnswer) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "groups": list(found.groups),
+        "kind": found.kind,
+        "unit": found.unit,
+        "hit": found.hit,
+        "candidates": [
+            {"boundary": (index + 1) * found.unit, "rule": reason.rule, "text": reason.text}
+            for index, reason in enumerate(found.candidates)
+        ],
+    }

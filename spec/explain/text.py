@@ -1,0 +1,226 @@
+"""An answer on a terminal. Colour repeats what letters and words say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kvproof.spec.deployments import schema
+from kvproof.spec.deployments.schema import Deployment
+from kvproof.spec.explain import rules, words
+from kvproof.spec.explain.answer import Answer, ClassAnswer
+
+MOST_STRETCHES = 14
+STYLES: dict[str, str] = {
+    "H": "bold green",
+    "+": "cyan",
+    "o": "cyan",
+    "d": "magenta",
+    "x": "red",
+    "r": "yellow",
+    "k": "yellow",
+    "s": "yellow",
+}
+
+
+def head(console: Console, deployment: Deployment) -> None:
+    """Print what a deployment is."""
+    status = {"real": "as served", "example": "an example, not read anywhere", "test": "sizes of a test"}[deployment.status]
+    console.print(Text.assemble((deployment.name, "bold"), f": {deployment.title} ({status})"), soft_wrap=True)
+    _line(console, deployment.about)
+
+
+def geometry(console: Console, answer: Answer) -> None:
+    """Print the geometry: the groups with their rows, the sizes that they share, and the gate."""
+    _line(console)
+    _heading(console, "Geometry")
+    table = _table(
+        ("group", "left"),
+        ("kind", "left"),
+        ("in vLLM", "left"),
+        ("layers", "right"),
+        ("bs", "right"),
+        ("over ranks", "left"),
+        ("E", "right"),
+        ("window", "right"),
+        ("spare", "right"),
+        ("row entries", "right"),
+        ("row bytes", "right"),
+    )
+    for row in answer.rows:
+        table.add_row(
+            row.name + (" (draft)" if row.draft else ""),
+            row.kind,
+            words.ENGINE_KINDS[row.kind],
+            _optional(row.layers),
+            f"{row.block_size:,}",
+            f"split, {answer.config.dcp_size:,}" if row.sharded else "whole on each",
+            f"{row.span:,}",
+            _optional(row.window),
+            _optional(row.speculative_blocks or None),
+            f"{row.entries:,}",
+            f"{row.row_bytes:,}",
+        )
+    console.print(table)
+    _line(console, "bs: tokens of a block on one rank (spec.block_size); E: tokens under a table entry (manager.block_size);")
+    _line(console, "spare: speculative blocks; row: block-table row of one request at L tokens, 4 bytes an entry.")
+    _line(console)
+    shared = _table(("here", "left"), ("in vLLM", "left"), ("value", "right"), ("what it is", "left"))
+    for size in words.sizes(answer):
+        shared.add_row(size.symbol, size.engine, size.value, size.what)
+    console.print(shared)
+    _line(console, f"The gate of fine-grained hits (2.4) is {words.why_gate(answer)}.")
+    for condition in answer.conditions:
+        _line(console, f"  {condition.number}. {'yes' if condition.holds else 'NO '}  {condition.asks}: {condition.values}")
+
+
+def story(console: Console, answer: Answer, closed: Answer | None) -> None:
+    """Print what happened: chunks of the first prompt, candidates of the second, and the joint hit."""
+    question = answer.question
+    _line(console)
+    _heading(
+        console,
+        f"First prompt: {question.prompt:,} tokens, at most {question.step_tokens:,} a step (max_num_batched_tokens), "
+        f"pool of {answer.config.num_blocks:,} blocks",
+    )
+    _chunks(console, answer)
+    if question.between:
+        _line(console, f"Then an unrelated prompt of {question.between:,} tokens runs and takes blocks.")
+    for group, boundary in question.evicted:
+        _line(console, f"Then the block with the key of {boundary:,} in {answer.rows[group].name} loses its keys.")
+    _line(console)
+    _heading(console, f"Second prompt: {question.resend:,} tokens, the first {question.shared:,} as before")
+    bars = tuple(words.bar(found, question.resend) for found in answer.classes)
+    width = max(len(found.name) for found in answer.classes)
+    for found, line in zip(answer.classes, bars, strict=True):
+        console.print(Text(f"  {found.name:<{width}}  |") + _coloured(line) + Text("|"), soft_wrap=True)
+    ruler = f"0{question.resend:>{words.BAR_CELLS - 1},}"
+    _line(console, f"  {'':<{width}}   {ruler}  one letter: {-(-question.resend // words.BAR_CELLS):,} tokens")
+    _line(console, f"  {words.signs_used(bars)}")
+    for found in answer.classes:
+        _candidates(console, found)
+    _result(console, answer, closed)
+
+
+def _chunks(console: Console, answer: Answer) -> None:
+    table = _table(("chunk", "right"), ("to", "right"), ("why it ends there (T22)", "left"))
+    previous: list[tuple[int, int, str, int]] = []
+    for chunk in answer.chunks:
+        if previous and previous[-1][2] == chunk.why:
+            first, _, why, count = previous[-1]
+            previous[-1] = (first, chunk.end, why, count + 1)
+        else:
+            previous.append((chunk.start, chunk.end, chunk.why, 1))
+    for start, end, why, count in previous:
+        table.add_row(f"{start:,}", f"{end:,}", why if count == 1 else f"{count:,} chunks, each: {why}")
+    console.print(table)
+
+
+def _candidates(console: Console, found: ClassAnswer) -> None:
+    _line(console)
+    _line(console, f"{found.name} ({found.kind}): a candidate every {found.unit:,} tokens; alone it would hit {found.hit:,}")
+    table = _table(("boundaries", "right"), ("of them", "right"), ("rule", "left"), ("why", "left"))
+    for stretch in words.interesting(found, MOST_STRETCHES):
+        if isinstance(stretch, int):
+            table.add_row("...", "", "", f"{stretch:,} more lines; --json has every boundary")
+            continue
+        where = f"{stretch.last:,}" if stretch.count == 1 else f"{stretch.first:,} to {stretch.last:,}"
+        sign = words.SIGNS[stretch.rule]
+        table.add_row(where, f"{stretch.count:,}", Text(f"{sign} {stretch.rule}", style=STYLES.get(sign, "")), stretch.text)
+    console.print(table)
+
+
+def _result(console: Console, answer: Answer, closed: Answer | None) -> None:
+    question = answer.question
+    _line(console)
+    _heading(console, "The joint hit (T11)")
+    _line(console, f"  at most n-1 = {question.resend - 1:,} tokens (max_cache_hit_length)")
+    for lowering in answer.lowerings:
+        _line(console, f"  {lowering.name}, asked up to {lowering.asked:,}: {lowering.hit:,}")
+    share = 100 * answer.joint / question.resend
+    hit = Text(f"joint hit {answer.joint:,}", style="bold green" if answer.joint else "bold")
+    rest = f" of {question.resend:,} tokens ({share:.1f} %), {question.resend - answer.joint:,} are computed again"
+    console.print(hit + Text(rest, style="none"), soft_wrap=True)
+    if answer.diverged:
+        _line(
+            console,
+            f"The lookup reports {answer.local:,}, the depth of full attention, because every connector serves divergent hits "
+            f"(T13). Without external tokens it is repeated, and the joint hit counts (T14).",
+        )
+    if answer.junction and answer.config.snapshots:
+        _line(
+            console,
+            f"Junction {answer.junction:,}: some group had that much. A chunk of this prompt will end there, or at the last "
+            "whole state block before it, so that a third prompt may hit it (T22).",
+        )
+    if closed is not None:
+        _line(
+            console,
+            f"{answer.joint:,} with fine-grained hits; a closed gate would give {closed.joint:,}: "
+            f"{words.why_closed(answer, closed)}.",
+        )
+    elif not answer.config.fine_grained:
+        _line(console, f"The gate is {words.why_gate(answer)}: hits end at multiples of S = {answer.config.alignment:,}.")
+    used = {reason.rule for found in answer.classes for reason in found.candidates}
+    _line(console)
+    _line(console, "Rules:")
+    for rule, meaning in rules.MEANINGS.items():
+        if rule in used:
+            _line(console, f"  {words.SIGNS[rule]} {rule}: {meaning}")
+
+
+def sources(console: Console, deployment: Deployment) -> None:
+    """Print every number with where it comes from, and the known facts."""
+    _line(console)
+    _heading(console, "Where the numbers come from")
+    table = _table(("number", "left"), ("value", "right"), ("basis", "left"), ("from", "left"))
+    for path, value in schema.values(deployment):
+        shown = f"{value.value:,}" if isinstance(value.value, int) and not isinstance(value.value, bool) else str(value.value)
+        origin = "; ".join(filter(None, (" ".join(value.sources), value.computed, value.assumed)))
+        table.add_row(path, shown.lower(), value.basis, origin)
+    console.print(table)
+    for key, source in deployment.sources.items():
+        _line(console, f"  {key}: {source.url}")
+        _line(console, f"    {source.says}")
+    for fact in deployment.facts:
+        shared = "" if fact.shared is None else f" --shared {fact.shared}"
+        gate = " --gate closed" if fact.gate == "closed" else ""
+        known = " ".join(fact.sources) or fact.assumed
+        _line(console, f"  known: {fact.says}; hit {fact.hit:,} [{known}]")
+        _line(
+            console,
+            f"    kvproof explain --deployment {deployment.name} --prompt {fact.prompt} --resend {fact.resend}{shared}{gate}",
+        )
+
+
+# --- small things -------------------------------------------------------------------------------------------------
+
+
+def _table(*heads: tuple[str, str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    for name, side in heads:
+        table.add_column(name, justify="right" if side == "right" else "left", no_wrap=side == "right")
+    return table
+
+
+def _optional(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def _heading(console: Console, text: str) -> None:
+    console.print(Text(text, style="bold"), soft_wrap=True)
+
+
+def _line(console: Console, text: str = "") -> None:
+    console.print(Text(text), soft_wrap=True)
+
+
+def _coloured(line: Sequence[str]) -> Text:
+    text = Text()
+    for sign in line:
+        text.append(sign, style=STYLES.get(sign, "dim"))
+    return text

@@ -1,0 +1,176 @@
+"""An answer in words: names of sizes here and in the engine, stretches of candidates, bars, and sentences."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from attrs import frozen
+
+from kvproof.spec.explain import rules
+from kvproof.spec.explain.answer import Answer, ClassAnswer
+
+BAR_CELLS = 64
+
+ENGINE_KINDS: dict[str, str] = {
+    "full_attention": "FullAttentionSpec, MLAAttentionSpec",
+    "sliding_window": "SlidingWindowSpec",
+    "chunked_local": "ChunkedLocalAttentionSpec",
+    "mamba_align": "MambaSpec, mode align",
+    "mamba_stable": "MambaSpec, mode all",
+    "scratch": "circular buffer",
+}
+"""Kind of group -> what vLLM calls it."""
+
+SIGNS: dict[str, str] = {
+    rules.HIT: "H",
+    rules.DIVERGENT: "+",
+    rules.CONNECTOR: "+",
+    rules.OTHER_GROUP: "+",
+    rules.SHORTER: "o",
+    rules.EAGLE: "d",
+    rules.EVICTED: "x",
+    rules.RETENTION: "r",
+    rules.NO_KEY: "k",
+    rules.NO_SNAPSHOT: "s",
+    rules.ALIGNMENT: "a",
+    rules.NOT_SHARED: "n",
+    rules.CAP: "c",
+}
+"""Rule -> its letter in a bar; where several candidates fall into one cell the first of this list is drawn."""
+NOTHING = "."
+
+SIGN_WORDS: dict[str, str] = {
+    "H": "the joint hit",
+    "+": "this group could resume here, another cannot",
+    "o": "could resume here, but the hit is longer",
+    "d": "given up (EAGLE drop)",
+    "x": "evicted",
+    "r": "not kept (retention)",
+    "k": "no key inside a block",
+    "s": "no snapshot",
+    "a": "not aligned",
+    "n": "not computed by the first prompt",
+    "c": "above n-1",
+    NOTHING: "no candidate",
+}
+
+
+@frozen(slots=True)
+class Size:
+    """A size of a configuration: its symbol in docs/semantics.md, the engine's name, the value in words, what it is."""
+
+    symbol: str
+    engine: str
+    value: str
+    what: str
+
+
+def sizes(answer: Answer) -> tuple[Size, ...]:
+    """Return the sizes that all groups share, with the names that vLLM has for them."""
+    config = answer.config
+    retention = "dense" if config.retention is None else f"{config.retention:,}" + (" (sparse)" if not config.retention else "")
+    return (
+        Size("N", "decode_context_parallel_size", f"{config.dcp_size:,}", "ranks that share the tokens of a sharded group"),
+        Size("L", "max_model_len", f"{config.max_model_len:,}", "longest request"),
+        Size("S", "scheduler_block_size", f"{config.scheduler_block_size:,}", "least common multiple of all E"),
+        Size("H", "hash_block_size, prefix_match_unit", f"{config.hash_block_size:,}", "tokens between two prefix hashes"),
+        Size("A", "cache_hit_alignment_tokens", f"{config.alignment:,}", "a hit ends at a multiple of it: H or S"),
+        Size(
+            "gate",
+            "enable_partial_hash_hits",
+            "open" if config.fine_grained else "closed",
+            "A is H if it is open, else S (fine-grained hits)",
+        ),
+        Size("retention", "retention_interval", retention, "which states and window blocks keep their keys (2.9)"),
+        Size("EAGLE", "use_eagle", "yes" if config.use_eagle else "no", "hits give up one unit for the drafter (T35)"),
+    )
+
+
+def why_gate(answer: Answer) -> str:
+    """Return in a sentence why the gate of fine-grained hits is open or closed."""
+    failed = [condition for condition in answer.conditions if not condition.holds]
+    if not failed:
+        return "open: all four conditions hold"
+    if answer.forced and len(failed) == 1:
+        return "closed because you asked for it: condition 2 fails"
+    return "closed: " + "; ".join(f"condition {item.number} fails ({item.values})" for item in failed)
+
+
+def why_closed(answer: Answer, closed: Answer) -> str:
+    """Return in a sentence why the closed gate gives the hit it gives, compared with the open one."""
+    step = closed.config.alignment
+    if closed.joint > answer.joint:
+        return f"other states are kept then, and one of them lies at {closed.joint:,}, in what the prompts share"
+    if not answer.joint:
+        return "nothing is hit either way"
+    if closed.joint == answer.joint:
+        return f"{answer.joint:,} is a multiple of S = {step:,}, so the gate makes no difference here"
+    lost = f"hits then end at multiples of S = {step:,} only, and {answer.joint:,} is none"
+    nearest = answer.joint - answer.joint % step
+    if closed.joint >= nearest:
+        return lost
+    reasons = ((found.name, found.candidates[nearest // found.unit - 1]) for found in closed.classes)
+    name, reason = next(item for item in reasons if SIGNS[item[1].rule] not in "+oH")
+    return f"{lost}; at {nearest:,} {name} has nothing: {reason.rule}, {reason.text}"
+
+
+# --- candidates ---------------------------------------------------------------------------------------------------
+
+
+@frozen(slots=True)
+class Stretch:
+    """Neighbouring candidates of one class with one rule: first and last boundary, how many, and the reason of the last."""
+
+    first: int
+    last: int
+    count: int
+    rule: str
+    text: str
+
+
+def stretches(found: ClassAnswer) -> tuple[Stretch, ...]:
+    """Return the candidates of a class with neighbours of one rule put together; where their reasons differ, the last one's."""
+    numbered = enumerate(found.candidates, 1)
+    result = []
+    for rule, run in groupby(numbered, key=lambda item: item[1].rule):
+        items = list(run)
+        texts = {reason.text for _, reason in items}
+        last = items[-1][1].text
+        text = last if len(texts) == 1 else f"{last} (the last of {len(items):,})"
+        result.append(Stretch(items[0][0] * found.unit, items[-1][0] * found.unit, len(items), rule, text))
+    return tuple(result)
+
+
+def interesting(found: ClassAnswer, most: int) -> tuple[Stretch | int, ...]:
+    """Return at most ``most`` stretches: the first, those around the hit, and the last; a number says how many are left out."""
+    every = stretches(found)
+    centre = max((index for index, stretch in enumerate(every) if SIGNS[stretch.rule] in "H+"), default=len(every) - 1)
+    nearest_first = sorted(range(1, len(every)), key=lambda index: (abs(index - centre) > 2, -index))
+    kept = {0, *nearest_first[: most - 1]}
+    shown: list[Stretch | int] = []
+    for index, stretch in enumerate(every):
+        if index in kept:
+            shown.append(stretch)
+        elif isinstance(shown[-1], int):
+            shown[-1] += 1
+        else:
+            shown.append(1)
+    return tuple(shown)
+
+
+def bar(found: ClassAnswer, total: int, cells: int = BAR_CELLS) -> str:
+    """Return a bar over the second prompt: a letter per cell for the candidates in it, see ``SIGNS``."""
+    order = {rule: rank for rank, rule in enumerate(SIGNS)}
+    drawn: list[str | None] = [None] * cells
+    for index, reason in enumerate(found.candidates, 1):
+        cell = (index * found.unit * cells - 1) // total
+        held = drawn[cell]
+        if held is None or order[reason.rule] < order[held]:
+            drawn[cell] = reason.rule
+    return "".join(NOTHING if rule is None else SIGNS[rule] for rule in drawn)
+
+
+def signs_used(bars: tuple[str, ...]) -> str:
+    """Return the legend of the letters that occur in bars."""
+    used = {sign for line in bars for sign in line}
+    return ", ".join(f"{sign} {word}" for sign, word in SIGN_WORDS.items() if sign in used)
