@@ -16,6 +16,7 @@ GOLDENS = (
     "test_lookup",
     "test_kinds",
     "test_recurrent",
+    "test_checkpoints",
     "test_execute",
     "test_outputs",
     "test_async",
@@ -24,7 +25,7 @@ GOLDENS = (
     "test_events",
 )
 """Modules of tests whose numbers are those of the semantics."""
-HELPERS = {"tests.driving", "tests.in_flight"}
+HELPERS = {"tests.driving", "tests.in_flight", "tests.recurrent"}
 FIXTURES = {"monkeypatch", "capsys", "tmp_path"}
 KEPT = {
     "kvproof.spec.exits",
