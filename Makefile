@@ -5,7 +5,7 @@
 #   make test       set up with the test packages and torch, then the tests
 #   make lint       ruff, mypy --strict, pyright, import-linter
 #   make deep       the tests that are too long for CI
-#   make coverage   the tests with branch coverage; core/ must be covered completely
+#   make coverage   the tests of core/ and of the laws with branch coverage; core/ must be covered completely
 #   make wheel      source archive -> wheel from it -> empty environment -> `kvproof check --quick` there
 #   make mutants    mutation score of core/ (docs/quality.md); ARGS='--count 500 --seed 1'
 #   make bench      actions and replay operations per second
@@ -111,7 +111,7 @@ format: $(LINT)
 	$(BIN)/ruff format .
 
 coverage: $(TEST)
-	$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report= $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report= $(ARGS) tests/core tests/spec/test_findings.py tests/spec/test_laws_*.py tests/spec/test_public_faults.py
 	$(BIN)/coverage report --include='core/*' --fail-under=100
 
 mutants: $(TEST)

@@ -96,7 +96,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "M-HIT-6",
         "a window of one token asks for a block that nobody reads and no mask keeps",
-        "tests/core/test_lookup.py",
+        "recordings (C-18)",
         ("HB-15",),
         profile=("empty_window", "one_block"),
         scopes=("fa4-w4-one",),
@@ -104,7 +104,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "M-HIT-7",
         "a class that drops lowers the candidate, and what others matched behind the old one counts as matched behind it",
-        "tests/core/test_lookup.py",
+        "walks (C-16)",
         ("HB-15",),
         profile=("void_drops", "without_drop"),
         scopes=("w2-w2-eagle",),
@@ -112,7 +112,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "M-DIV-4",
         "a window may lag behind a divergent hit, although no connector brings what it reads before the external tokens",
-        "tests/core/test_lookup.py",
+        "walks (C-17)",
         ("CA-5", "CC-1"),
         profile=("lagging_groups", "any"),
         scopes=("fa4-m4-w2-h2-eagle", "many-n2"),

@@ -11,7 +11,7 @@ from attrs import evolve
 from kvproof.core import actions as act
 from kvproof.core import errors, plans, pool, worker
 from kvproof.core.config import Group, configure
-from kvproof.core.kinds import full_attention
+from kvproof.core.kinds import copying, full_attention
 from kvproof.core.step import refusal, step
 from kvproof.core.work import Work
 from kvproof.core.world import GroupState, Worker
@@ -318,6 +318,27 @@ def test_contracts_of_the_pool() -> None:
     with pytest.raises(errors.ContractBroken, match="stands for 8 tokens"):
         pool.promote(keyed, 7, 0, 2, 8)
     assert pool.remove_all(keyed, 3) is keyed
+
+
+def test_a_longer_partial_boundary_replaces_a_shorter_one() -> None:
+    """T8: what a block stood for gives way to a boundary behind it and stays beside one before it."""
+    keyed = pool.insert_partial(small_pool(ref=(0, 1, 0)), 4, 0, 1, 4)
+    longer = pool.insert_partial(keyed, 6, 0, 1, 6)
+    assert [entry[0] for entry in pool.keys_of(longer, 1)] == [6]
+    assert longer.key_tokens[1] == 6
+    shorter = pool.insert_partial(keyed, 2, 0, 1, 2)
+    assert [entry[0] for entry in pool.keys_of(shorter, 1)] == [4, 2]
+    assert shorter.key_tokens[1] == 4
+
+
+@pytest.mark.parametrize("table", [(2,), (0,)])
+def test_a_copy_that_does_not_find_its_block(table: tuple[int, ...]) -> None:
+    """T19.1: the table must still have the remembered block there, and it is not the null block."""
+    driver = fresh()
+    work = Work(driver.world.config, driver.world.pool, driver.world.prefixes, 0, 14, 0, [4, 8, 12])
+    owing = GroupState(table=table, partial_index=0, partial_source=table[0] and 1)
+    with pytest.raises(errors.ContractBroken, match="copy-on-write of entry 0"):
+        copying.redirect(work, 0, owing)
 
 
 def test_the_null_block_is_skipped_silently() -> None:
