@@ -407,6 +407,18 @@ _MORE: tuple[Scope, ...] = (
     _scope(
         "fa8-m8-h2-ckpt4", *_EIGHTS, hash_block_size=2, max_model_len=40, num_blocks=40, use_eagle=True, checkpoint_alignment=4
     ),
+    # Blocks that moved still stand in the worker's row where a chunk inside a prompt could export a checkpoint.
+    _scope(
+        "fa2-m2+1-h1-ckpt1",
+        _full(2),
+        _mamba(2, 1),
+        hash_block_size=1,
+        max_model_len=24,
+        num_blocks=20,
+        retention=0,
+        checkpoint_alignment=1,
+        max_chunk=4,
+    ),
     _scope(
         "fa4-m4+2-n2-eagle-ckpt",
         _full(4),

@@ -106,6 +106,7 @@ LENGTHS: dict[str, int] = {
     "M-HIT-7": 21,
     "M-DIV-4": 7,
     "M-CKPT-2": 27,
+    "M-CKPT-3": 23,
     "M-PUB-1": 12,
     "M-PUB-4": 0,
     "M-PUB-8": 4,

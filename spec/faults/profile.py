@@ -125,4 +125,12 @@ FAULTS: tuple[Fault, ...] = (
         profile=("checkpoint_tail", "first"),
         scopes=("fa8-m8-h2-ckpt4",),
     ),
+    Fault(
+        "M-CKPT-3",
+        "the worker exports a checkpoint into whatever block its row has in the column, also one that moved on",
+        "docs/findings/checkpoint-column.md",
+        ("CC-2", "CC-3"),
+        profile=("checkpoint_column", "row"),
+        scopes=("fa2-m2+1-h1-ckpt1", "many-n1-stable"),
+    ),
 )

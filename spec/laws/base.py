@@ -50,6 +50,7 @@ WRONG_CONTENT: tuple[tuple[str, str], ...] = (
     ("withdrawn_keys", "keep"),
     ("clip_stops", "clip_unit"),
     ("copy_source_guard", "recurrent"),
+    ("checkpoint_column", "row"),
 )
 """Profile fields under which a key may name what was never written, or another state: what is read or copied is wrong then."""
 

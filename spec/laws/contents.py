@@ -147,7 +147,7 @@ LAWS: tuple[Law, ...] = (
         "A chunk that starts after the first token reads the state of exactly the tokens before it, accepted drafts included; "
         "the first reads none.",
         "#50493, #54736, vLLM 0.33.0",
-        ("M-MAM-2", "M-HIT-2", "M-HIT-3", "M-SPEC-3", "M-ZERO-2", "M-MAM-7", "M-PUB-66", "M-PUB-68"),
+        ("M-MAM-2", "M-HIT-2", "M-HIT-3", "M-SPEC-3", "M-ZERO-2", "M-MAM-7", "M-CKPT-3", "M-PUB-66", "M-PUB-68"),
         on=(Execute,),
         check=_state_reads,
         bent_by=WRONG_CONTENT,
@@ -157,7 +157,7 @@ LAWS: tuple[Law, ...] = (
         "S",
         "At rest every key names a block that holds its prefix: all positions of its block, or the state at its boundary.",
         "#50493, #54736, vLLM 0.33.0",
-        ("M-PRE-1", "M-MAM-5", "M-CACHE-2", "M-CKPT-1", "M-MAM-7", "M-MAM-8", "M-PUB-1", "M-PUB-14", "M-PUB-57"),
+        ("M-PRE-1", "M-MAM-5", "M-CACHE-2", "M-CKPT-1", "M-CKPT-3", "M-MAM-7", "M-MAM-8", "M-PUB-1", "M-PUB-14", "M-PUB-57"),
         on=(Execute, Output, Finish, ResetCache, EvictBlocks),
         check=_keys_true,
         bent_by=(*WRONG_CONTENT, ("lagging_groups", "any")),
