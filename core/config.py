@@ -97,6 +97,9 @@ def _check_counts(given: dict[str, Any]) -> None:
     ):
         if optional is not None:
             grouping.positive(name, optional, MAX_BLOCKS)
+    for name, optional in (("hash_block_size", given["hash_block_size"]), ("retention", given["retention"])):
+        if isinstance(optional, bool) or not isinstance(optional, int | None):
+            raise ConfigError(f"{name} must be an integer or None, got {optional!r}")
 
 
 def _check_interleave(groups: tuple[Group, ...], dcp_size: int, interleave: int) -> None:
@@ -196,8 +199,7 @@ def _cells(groups: tuple[Group, ...], dcp_size: int, interleave: int) -> tuple[t
 
 
 def _check_speculation(groups: tuple[Group, ...], num_draft_tokens: int) -> None:
-    if not 0 <= num_draft_tokens <= MAX_ROWS:
-        raise ConfigError(f"num_draft_tokens must be in 0..{MAX_ROWS}, got {num_draft_tokens!r}")
+    grouping.count("num_draft_tokens", num_draft_tokens, MAX_ROWS)
     for index, group in enumerate(groups):
         if kinds.of(group.kind).CAPABILITIES.recurrent and group.speculative_blocks < num_draft_tokens:
             raise ConfigError(

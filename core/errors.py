@@ -72,6 +72,12 @@ class DuplicateRequest(Refusal):
     code = "duplicate-request"
 
 
+class NegativeNumber(Refusal):
+    """Request ids, contexts and tokens are not negative: -1 says that a worker row belongs to nobody (3.6)."""
+
+    code = "negative-number"
+
+
 class EmptyPrompt(Refusal):
     """A prompt needs at least one token and at most the model length minus one."""
 

@@ -36,6 +36,13 @@ def positive(name: str, value: int | None, limit: int) -> int:
     return value
 
 
+def count(name: str, value: int, limit: int) -> int:
+    """Return a value that must be an integer in 0..limit. Raises ConfigError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= limit:
+        raise ConfigError(f"{name} must be in 0..{limit}, got {value!r}")
+    return value
+
+
 def resolve(groups: tuple[Group, ...], dcp_size: int) -> tuple[Group, ...]:
     """Return the groups with their kinds' values filled in. Raises ConfigError for what a kind cannot be (2.1, C-12)."""
     if not groups:
@@ -54,8 +61,7 @@ def _resolve_one(name: str, group: Group, dcp_size: int) -> Group:
         positive(f"{name}: window", group.window, MAX_BLOCKS)
     elif group.window is not None:
         raise ConfigError(f"{name} has no window: leave it out")
-    if not 0 <= group.speculative_blocks <= MAX_ROWS:
-        raise ConfigError(f"{name}: speculative_blocks must be in 0..{MAX_ROWS}, got {group.speculative_blocks!r}")
+    count(f"{name}: speculative_blocks", group.speculative_blocks, MAX_ROWS)
     if group.speculative_blocks and not can.snapshots:
         raise ConfigError(f"{name} has no speculative blocks: only Mamba align has")
     if group.draft and not can.positions:

@@ -7,7 +7,7 @@ from attrs import evolve
 from kvproof.core import allocation, freeing, prefixes
 from kvproof.core import pool as pools
 from kvproof.core.actions import Submit
-from kvproof.core.errors import DuplicateRequest, EmptyPrompt, UnknownRequest
+from kvproof.core.errors import DuplicateRequest, EmptyPrompt, NegativeNumber, UnknownRequest
 from kvproof.core.pool import Pool
 from kvproof.core.prefixes import Prefixes
 from kvproof.core.records import Record
@@ -52,7 +52,10 @@ def chunk_tip(table: Prefixes, tip: int, entry: Scheduled) -> tuple[Prefixes, in
 
 
 def submit(world: World, action: Submit) -> tuple[World, Record]:
-    """Add a waiting request; nothing is looked up or allocated (T37). Raises DuplicateRequest, EmptyPrompt."""
+    """Add a waiting request; nothing is looked up or allocated (T37).
+
+    Raises DuplicateRequest, EmptyPrompt, NegativeNumber.
+    """
     if mentioned(world, action.request):
         raise DuplicateRequest(
             f"request {action.request} is live, or a step in flight still mentions it: use another id", request=action.request
@@ -62,6 +65,9 @@ def submit(world: World, action: Submit) -> tuple[World, Record]:
             f"a prompt has 1 to {world.config.max_model_len - 1} tokens, got {len(action.tokens)}",
             length=len(action.tokens),
         )
+    lowest = min(action.request, action.context, *action.tokens)
+    if lowest < 0:
+        raise NegativeNumber(f"request ids, contexts and tokens are 0 or more, got {lowest} (T37)", lowest=lowest)
     table, root = prefixes.root(world.prefixes, context_of(action))
     table, tip = prefixes.extend(table, root, action.tokens)
     request = Request(

@@ -93,7 +93,7 @@ def _evicted(deployment: Deployment, given: tuple[str, ...]) -> tuple[tuple[int,
     for entry in given:
         name, _, boundary = entry.rpartition("@")
         known = [index for index, known in enumerate(names) if name.lower() in (known.lower(), str(index))]
-        if not known or not boundary.isdigit():
+        if not known or not boundary.isdecimal():
             raise UserError(f"--evict {entry}: write GROUP@TOKENS, for example {names[-1]}@16; groups: {', '.join(names)}")
         found.append((known[0], int(boundary)))
     return tuple(found)

@@ -48,9 +48,29 @@ def group_counts(layers: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(-(-count // size) for count in layers)
 
 
+def zeros(deployment: Deployment) -> list[str]:
+    """Return which numbers the rules divide by, or multiply a page with, are 0, in words."""
+    found: list[str] = []
+    given = deployment.arithmetic
+    if given is not None:
+        tp = deployment.settings.tensor_parallel
+        if tp is not None and tp.value == 0:
+            found.append("settings.tensor_parallel is 0: a deployment has at least one rank")
+        if given.unit.value == 0:
+            found.append("arithmetic.unit is 0: give the tokens of which the block size is a multiple")
+        if token_bytes(given.token, 1) == 0:
+            found.append("arithmetic.token takes 0 bytes: give the sizes of one token's keys and values")
+    for index, group in enumerate(deployment.groups):
+        if group.layers is not None and group.layers.value == 0:
+            found.append(f"groups[{index}].layers is 0: leave layers out if they are not known")
+    return found
+
+
 def differences(deployment: Deployment) -> list[str]:
     """Return what a deployment calls computed although the rules say otherwise, in words."""
-    found = []
+    found = zeros(deployment)
+    if found:
+        return found
     settings = deployment.settings
     if deployment.arithmetic is not None:
         tp = settings.tensor_parallel.value if settings.tensor_parallel is not None else 1

@@ -116,6 +116,8 @@ def _bad_submits(world: World) -> list[Attempt]:
     known = sorted(prompts.mentioned(world))
     found: list[Attempt] = [(act.Submit(number, (0,)), (errors.DuplicateRequest,)) for number in known]
     overlong = (0,) * world.config.max_model_len
+    negative = (act.Submit(-1, (0,)), act.Submit(free, (-1,)), act.Submit(free, (0,), context=-1))
+    found += [(action, (errors.NegativeNumber,)) for action in negative]
     return [*found, *((act.Submit(free, tokens), (errors.EmptyPrompt,)) for tokens in ((), overlong))]
 
 
@@ -151,7 +153,7 @@ def _bad_deliveries(world: World, number: int, limits: Limits) -> list[Action]:
     if most > 0:
         found.append(act.Output(number))
     if most > 1:
-        other = next(token for token in limits.alphabet if token != drafts[0])
+        other = next((token for token in limits.alphabet if token != drafts[0]), ODD)
         found.append(act.Output(number, (other, first)))
         found.append(act.Output(number, (*drafts[: most - 2], ODD, first)))
     return found

@@ -60,7 +60,12 @@ def test_groups_that_opt_out_of_caching() -> None:
         ({"dcp_size": 2, "interleave": 3}, "interleave 3 does not divide groups"),
         ({"retention": 3}, "retention 3 is neither None, 0 nor a multiple of S = 4"),
         ({"retention": -4}, "retention -4"),
+        ({"retention": "dense"}, "retention must be an integer or None, got 'dense'"),
         ({"hash_block_size": 3}, "does not divide the cacheable block sizes"),
+        ({"hash_block_size": 2.0}, "hash_block_size must be an integer or None, got 2.0"),
+        ({"hash_block_size": True}, "hash_block_size must be an integer or None"),
+        ({"num_draft_tokens": None}, r"num_draft_tokens must be in 0\.\."),
+        ({"num_draft_tokens": True}, "num_draft_tokens must be in 0"),
     ],
 )
 def test_bad_settings(settings: dict[str, Any], message: str) -> None:

@@ -165,6 +165,22 @@ def test_a_wrong_block_size_or_group_count_is_found():
         read.read_bytes(raw.replace("count = { value = 3", "count = { value = 4").encode(), "x.toml")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("tensor_parallel = { value = 1,", "tensor_parallel = { value = 0,", "settings.tensor_parallel is 0: a deployment has"),
+        ("unit = { value = 16,", "unit = { value = 0,", "arithmetic.unit is 0: give the tokens"),
+        ("kv_bytes = { value = 2,", "kv_bytes = { value = 0,", "arithmetic.token takes 0 bytes: give the sizes"),
+        ("layers = { value = 8,", "layers = { value = 0,", r"groups\[0\].layers is 0: leave layers out"),
+    ],
+)
+def test_a_zero_in_the_arithmetic_is_named(old, new, message):
+    raw = catalogue.source("qwen3.5-4b").decode()
+    assert old in raw
+    with pytest.raises(DeploymentError, match=message):
+        read.read_bytes(raw.replace(old, new).encode(), "x.toml")
+
+
 # --- files of one's own -------------------------------------------------------------------------------------------
 
 

@@ -36,6 +36,7 @@ from tests.tidy.sources import ROOT
         (["--deployment", "unit-offload", "--prompt", "50", "--evict", "16"], "write GROUP@TOKENS, for example Mamba@16"),
         (["--deployment", "unit-offload", "--prompt", "50", "--evict", "KDA@16"], "groups: attention, Mamba"),
         (["--deployment", "unit-offload", "--prompt", "50", "--evict", "Mamba@x"], "write GROUP@TOKENS"),
+        (["--deployment", "unit-offload", "--prompt", "50", "--evict", "Mamba@²"], "write GROUP@TOKENS"),
         (
             ["--deployment", "unit-offload", "--prompt", "50", "--evict", "Mamba@64"],
             "boundary 64 does not lie in the first prompt",

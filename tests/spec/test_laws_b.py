@@ -357,6 +357,20 @@ def test_lv_10_wants_the_checkpoint_of_a_resent_prompt():
     assert ("prompt_tail", "P") in LAWS["LV-10"].bent_by
 
 
+def test_lv_10_lets_recurrent_groups_alone_hit_behind_the_checkpoint():
+    # they drop no EAGLE unit: the state at 10 of the longer prompt is one at which the resend of 11 tokens may resume
+    states = (Group("mamba_align", 2), Group("mamba_align", 2, speculative_blocks=1))
+    run = Run(configure(states, dcp_size=2, use_eagle=True, num_blocks=40, retention=None))
+    run.do(act.Submit(0, PROMPT[:13]))
+    run.compute(0, 10, 2, 1)
+    run.do(act.Submit(1, PROMPT[:11]))
+    run.compute(1, 1)
+    run.do(act.Submit(2, PROMPT[:11]))
+    run.do(act.BeginStep())
+    assert answer(run.do(act.Lookup(2))).local == 10
+    assert run_law("LV-10", run.world.config, run.actions) == []
+
+
 COARSE = (Group("full_attention", 8), Group("mamba_align", 2))
 """Hash unit 2 and a closed gate: hits are multiples of 8, and chunks do not have to end there."""
 

@@ -72,6 +72,15 @@ def test_every_refusal_is_asked_for_in_some_world():
     assert reached == set(REFUSALS) - {ContractBroken, PoolExhausted, UnknownAction}
 
 
+def test_bad_deliveries_are_found_with_a_single_token():
+    scope = scopes.by_name("fa4-m4+1")
+    config = scope.config()
+    limits = evolve(scope.limits(config), alphabet=(0,))
+    result = walk.walk(config, "one token", 400, limits=limits)
+    assert result.steps == 400
+    assert not result.violations
+
+
 def test_lists_are_the_same_every_time():
     for world, limits in worlds(scopes.by_name("fa4-m4-n2"), seeds=1, steps=60, every=7):
         assert lists.enabled(world, limits) == lists.enabled(world, limits)
