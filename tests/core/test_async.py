@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 
 from kvproof.core import actions as act
-from kvproof.core import errors, execute, prefixes, requests
+from kvproof.core import allocation, errors, execute, prefixes, requests
 from kvproof.core.config import Group, configure
 from kvproof.core.contents import GARBAGE, UNWRITTEN
 from kvproof.core.step import step
@@ -413,3 +413,11 @@ def test_states_survive_plans_that_ran_ahead_of_rejected_drafts(block_size: int,
         states = [(node, block) for node, group, _, block in driver.world.pool.entries if group == 1]
         assert states
         assert all(driver.world.contents[block] == (1, node) for node, block in states), accepted
+
+
+def test_the_token_sampled_behind_the_drafts_is_settled():
+    driver = Driver(hybrid(4, 4))
+    driver.submit(0, 4)
+    (request,) = driver.world.requests
+    counts = {owed: allocation.unsettled_drafts(evolve(request, placeholders=owed)) for owed in (0, 1, 3)}
+    assert counts == {0: 0, 1: 0, 3: 2}
