@@ -9,6 +9,8 @@ from kvproof.core.errors import ConfigError
 
 MAX_BLOCKS = 1 << 24
 MAX_ROWS = 4096
+MAX_BLOCK_TOKENS = 1 << 20
+"""Most tokens of one block over all ranks: the contents of a block have a cell per token."""
 
 
 @frozen(slots=True)
@@ -53,7 +55,7 @@ def resolve(groups: tuple[Group, ...], dcp_size: int) -> tuple[Group, ...]:
 def _resolve_one(name: str, group: Group, dcp_size: int) -> Group:
     """Return a group with its kind's values filled in. Raises ConfigError for what the kind cannot be."""
     can = kinds.of(group.kind).CAPABILITIES
-    positive(f"{name}: block_size", group.block_size, MAX_BLOCKS)
+    positive(f"{name}: block_size", group.block_size, MAX_BLOCK_TOKENS // dcp_size)
     if group.prefix_cacheable not in (None, can.cacheable):
         what = "cannot opt out of prefix caching: only scratch groups will" if can.cacheable else "is never cached"
         raise ConfigError(f"{name} {what} (C-12)")

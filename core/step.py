@@ -57,7 +57,8 @@ def step(world: World, action: act.Action) -> tuple[World, Record]:
     """Apply one action. Returns the new world and its record.
 
     Raises a Refusal if the action is illegal here; the given world is unchanged in any case, because worlds are
-    values. One refusal carries another world (``Refusal.world``, row guard of a profile).
+    values. One refusal carries another world (``Refusal.world``, row guard of a profile). That the fields of an action have
+    their declared types is the caller's contract; their values are checked here.
     """
     handler = _HANDLERS.get(type(action))
     if handler is None:

@@ -82,6 +82,8 @@ def test_bad_groups() -> None:
         configure((Group("mamba", 4),))
     with pytest.raises(ConfigError, match=r"groups\[1\] \(mamba_align\): block_size"):
         configure((FULL, Group("mamba_align", 0)))
+    with pytest.raises(ConfigError, match=r"block_size must be an integer in 1\.\.524288"):
+        configure((Group("full_attention", 1 << 20),), dcp_size=2)
     with pytest.raises(ConfigError, match="cannot be sharded over 2 DCP ranks"):
         configure((FULL, Group("mamba_align", 4, True)), dcp_size=2)
     assert configure((FULL, Group("mamba_align", 4, True))).sizes == (4, 4)
