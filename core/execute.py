@@ -119,11 +119,10 @@ def _move_running_states(world: World, memory: Memory, entry: Scheduled) -> Worl
 
 
 def copy_state(world: World, memory: Memory, group: int, row: int, source: int, destination: int) -> None:
-    """Copy the state of one column of a row into another (T0 e, 3.6)."""
+    """Copy the state of one column of a row into another, which a step always has a block for (T0 e, 3.6, TB-7)."""
     config = world.config
     block = worker.block_at(config, world.worker, group, row, destination)
-    if block != NULL_BLOCK:
-        memory[block] = contents.copy_block(memory[worker.block_at(config, world.worker, group, row, source)], memory[block])
+    memory[block] = contents.copy_block(memory[worker.block_at(config, world.worker, group, row, source)], memory[block])
 
 
 def with_worker(world: World, changed: Worker) -> World:
