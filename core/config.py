@@ -178,7 +178,7 @@ def reconfigure(config: Config, **changes: Any) -> Config:
 
 def _check_retention(retention: int | None, scheduler: int) -> None:
     if retention is not None and (retention < 0 or retention % scheduler):
-        raise ConfigError(f"retention {retention} is neither None, 0 nor a multiple of S = {scheduler} (2.9)")
+        raise ConfigError(f"retention {retention} is neither dense (None), 0 (sparse) nor a multiple of S = {scheduler} (2.9)")
 
 
 def _row_capacity(groups: tuple[Group, ...], dcp_size: int, max_model_len: int, append_expansion: int) -> tuple[int, ...]:

@@ -7,13 +7,14 @@ import json
 from pathlib import Path
 
 import click
+from msgspec import structs
 from rich.console import Console
 from rich.table import Table
 
 from kvproof.spec import output
 from kvproof.spec.commands.check import wide_console
 from kvproof.spec.deployments import catalogue, model, page, read
-from kvproof.spec.deployments.schema import Deployment
+from kvproof.spec.deployments.schema import Deployment, Retention
 from kvproof.spec.exits import UserError
 from kvproof.spec.explain import answer, document, text
 from kvproof.spec.explain.scenario import Question
@@ -29,6 +30,7 @@ TOKENS = click.IntRange(min=1)
 @click.option("--shared", type=click.IntRange(min=0), metavar="K", help="Leading tokens that they share (default: all).")
 @click.option("--step-tokens", type=TOKENS, metavar="T", help="Step budget (default: the deployment's).")
 @click.option("--gate", type=click.Choice(["configured", "closed"]), default="configured", help="Close fine-grained hits.")
+@click.option("--retention", metavar="R", help="dense, sparse or a multiple of S (default: the deployment's).")
 @click.option(
     "--blocks", type=click.IntRange(min=2), metavar="B", help="Pool size (default and at most: enough for everything)."
 )
@@ -46,6 +48,7 @@ def command(
     shared: int | None,
     step_tokens: int | None,
     gate: str,
+    retention: str | None,
     blocks: int | None,
     between: int,
     evict: tuple[str, ...],
@@ -64,7 +67,7 @@ def command(
         return
     if write is not None:
         raise UserError("--write belongs to --list: add it, or leave --write out")
-    chosen = _chosen(deployment, file)
+    chosen = _with_retention(_chosen(deployment, file), retention)
     budget = chosen.settings.step_tokens.value if step_tokens is None else step_tokens
     if prompt is None:
         if resend is not None or shared is not None or between or evict:
@@ -84,6 +87,17 @@ def _chosen(name: str | None, file: Path | None) -> Deployment:
         return read.read(file)
     assert name is not None
     return catalogue.find(name)
+
+
+def _with_retention(deployment: Deployment, given: str | None) -> Deployment:
+    """Return the deployment with another retention, as it is written in a file, or sparse for 0. Raises UserError."""
+    if given is None:
+        return deployment
+    asked = "0" if given == "sparse" else given
+    if asked != "dense" and not (asked.isascii() and asked.isdecimal()):
+        raise UserError(f"--retention {given}: write dense, sparse or a number of tokens, 0 (sparse) or a multiple of S")
+    value = Retention(value="dense" if asked == "dense" else int(asked), assumed="asked with --retention")
+    return structs.replace(deployment, settings=structs.replace(deployment.settings, retention=value))
 
 
 def _evicted(deployment: Deployment, given: tuple[str, ...]) -> tuple[tuple[int, int], ...]:

@@ -318,8 +318,8 @@ def verdict(asked: _Asked, members: tuple[int, ...], boundary: int) -> Reason:
     if boundary < asked.joint:
         return Reason(rules.SHORTER, f"the hit is {asked.joint:,}")
     lacking = [(other, why) for other, reader in asked.readers.items() if (why := reader.why_not(boundary)) is not None]
-    other, why = lacking[0]
-    text = f"{asked.labels[other]}: {why.rule}, {why.text}"
+    text = "; ".join(f"{asked.labels[other]}: {why.rule}, {why.text}" for other, why in lacking)
+    blocked = tuple((asked.labels[other], why.rule) for other, why in lacking)
     only_states = all(_can(asked.seen, late).recurrent for late, _ in lacking)
     follows = only_states and _can(asked.seen, members).prefix_closed
-    return Reason(asked.lagging if follows else rules.OTHER_GROUP, text)
+    return Reason(asked.lagging if follows else rules.OTHER_GROUP, text, blocked)

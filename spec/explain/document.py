@@ -59,6 +59,7 @@ def of_answer(answer: Answer, closed: Answer | None) -> dict[str, Any]:
         "classes": [_class(found) for found in answer.classes],
         "fixed_point": [asdict(lowering) for lowering in answer.lowerings],
         "joint_hit": answer.joint,
+        "cause": words.cause(answer),
         "lookup": {"local": answer.local, "diverged": answer.diverged, "junction": answer.junction},
         "recomputed": question.resend - answer.joint,
         "gate_closed": None if closed is None else {"joint_hit": closed.joint, "why": words.why_closed(answer, closed)},

@@ -31,7 +31,7 @@ def conditions(config: Config, names: dict[tuple[int, ...], str], allowed: bool)
     states = {name: group.block_size for name, group in first.items() if _can(group.kind).snapshots}
     relation = ">" if ranks == 1 else ">="
     finer = any(size > unit or (ranks > 1 and size == unit) for size in states.values())
-    sizes = ", ".join(f"{name}: {size:,} {relation} {unit:,}?" for name, size in states.items())
+    sizes = ", ".join(f"{name} has bs = {size:,}, H = {unit:,}" for name, size in states.items())
     coarse = {
         name: naive.span(group.block_size, bool(group.sharded), ranks)
         for name, group in first.items()

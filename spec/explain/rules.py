@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from attrs import frozen
+from attrs import field, frozen
 
 from kvproof.spec import naive, naive_hits
 from kvproof.spec.explain.view import View
@@ -38,7 +38,7 @@ MEANINGS: dict[str, str] = {
     NO_SNAPSHOT: "no chunk ended here, so no recurrent state was kept (T10, T22)",
     RETENTION: "it was computed, and the retention setting does not keep it (2.9)",
     NO_KEY: "it was computed and got no key: only whole blocks and one boundary inside a block do (T9, T10, 2.8)",
-    EVICTED: "it had a key and lost it: its block was given to somebody else (T1, T4)",
+    EVICTED: "it had a key and lost it: its block was given to somebody else (T1, T4), or --evict took the key away",
     OTHER_GROUP: "this group could resume here, another one cannot (T11)",
     CONNECTOR: "as far as full attention reaches; no connector brings the missing recurrent state (T13)",
     DIVERGENT: "as far as full attention reaches; kept if the connector brings more tokens with their state (T13, T14)",
@@ -50,10 +50,14 @@ MEANINGS: dict[str, str] = {
 
 @frozen(slots=True)
 class Reason:
-    """Why a boundary is not the hit: a rule of ``MEANINGS`` and the case at hand in words."""
+    """Why a boundary is not the hit: a rule of ``MEANINGS`` and the case at hand in words.
+
+    Where other classes block, ``blocked`` names each with its rule; the text says the same, so it is not compared.
+    """
 
     rule: str
     text: str
+    blocked: tuple[tuple[str, str], ...] = field(default=(), eq=False)
 
 
 class Reader(Protocol):
@@ -179,6 +183,9 @@ class AlignedStates:
         lost = fate(view, self.members, boundary)
         if lost is not None:
             return lost
+        out = beyond(view, boundary)
+        if out is not None:
+            return out
         if boundary not in view.ends:
             return Reason(NO_SNAPSHOT, "no chunk of the first prompt ended here")
         if boundary % self.size:

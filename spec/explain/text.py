@@ -93,7 +93,9 @@ def story(console: Console, answer: Answer, closed: Answer | None) -> None:
     for group, boundary in question.evicted:
         _line(console, f"Then the block with the key of {boundary:,} in {answer.rows[group].name} loses its keys.")
     _line(console)
-    _heading(console, f"Second prompt: {question.resend:,} tokens, the first {question.shared:,} as before")
+    same = question.prompt == question.resend == question.shared
+    second = "the same" if same else f"the first {question.shared:,} as before"
+    _heading(console, f"Second prompt: {question.resend:,} tokens, {second}")
     bars = tuple(words.bar(found, question.resend) for found in answer.classes)
     width = max(len(found.name) for found in answer.classes)
     for found, line in zip(answer.classes, bars, strict=True):
@@ -141,10 +143,10 @@ def _result(console: Console, answer: Answer, closed: Answer | None) -> None:
     _line(console, f"  at most n-1 = {question.resend - 1:,} tokens (max_cache_hit_length)")
     for lowering in answer.lowerings:
         _line(console, f"  {lowering.name}, asked up to {lowering.asked:,}: {lowering.hit:,}")
-    share = 100 * answer.joint / question.resend
     hit = Text(f"joint hit {answer.joint:,}", style="bold green" if answer.joint else "bold")
-    rest = f" of {question.resend:,} tokens ({share:.1f} %), {question.resend - answer.joint:,} are computed again"
+    rest = f" of {question.resend:,} tokens ({words.share(answer)}), {question.resend - answer.joint:,} are computed again"
     console.print(hit + Text(rest, style="none"), soft_wrap=True)
+    _line(console, words.cause(answer))
     if answer.diverged:
         _line(
             console,
@@ -157,14 +159,9 @@ def _result(console: Console, answer: Answer, closed: Answer | None) -> None:
             f"Junction {answer.junction:,}: some group had that much. A chunk of this prompt will end there, or at the last "
             "whole state block before it, so that a third prompt may hit it (T22).",
         )
-    if closed is not None:
-        _line(
-            console,
-            f"{answer.joint:,} with fine-grained hits; a closed gate would give {closed.joint:,}: "
-            f"{words.why_closed(answer, closed)}.",
-        )
-    elif not answer.config.fine_grained:
-        _line(console, f"The gate is {words.why_gate(answer)}: hits end at multiples of S = {answer.config.alignment:,}.")
+    about_gate = words.gate_line(answer, closed)
+    if about_gate is not None:
+        _line(console, about_gate)
     used = {reason.rule for found in answer.classes for reason in found.candidates}
     _line(console)
     _line(console, "Rules:")

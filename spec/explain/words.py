@@ -6,8 +6,10 @@ from itertools import groupby
 
 from attrs import frozen
 
+from kvproof.core import kinds
 from kvproof.spec.explain import rules
 from kvproof.spec.explain.answer import Answer, ClassAnswer
+from kvproof.spec.explain.rules import Reason
 
 BAR_CELLS = 64
 
@@ -83,6 +85,15 @@ def sizes(answer: Answer) -> tuple[Size, ...]:
         ),
         Size("retention", "retention_interval", retention, "which states and window blocks keep their keys (2.9)"),
         Size("EAGLE", "use_eagle", "yes" if config.use_eagle else "no", "hits give up one unit for the drafter (T35)"),
+        *(
+            Size(
+                "connector",
+                "supports_divergent_local_hybrid_hits",
+                "yes" if connector.divergent.value else "no",
+                f"{connector.name}: may attention hit deeper than the recurrent groups? (T13)",
+            )
+            for connector in answer.deployment.settings.connectors
+        ),
     )
 
 
@@ -114,12 +125,100 @@ def why_closed(answer: Answer, closed: Answer) -> str:
     return f"{lost}; at {nearest:,} {name} has nothing: {reason.rule}, {reason.text}"
 
 
+def gate_line(answer: Answer, closed: Answer | None) -> str | None:
+    """Return what the gate did to the hit, in a sentence; None if it is open and was not compared with a closed one."""
+    config = answer.config
+    if closed is not None:
+        if closed.joint == answer.joint:
+            return f"A closed gate would give the same hit: {why_closed(answer, closed)}."
+        return (
+            f"{answer.joint:,} with fine-grained hits; a closed gate would give {closed.joint:,}: {why_closed(answer, closed)}."
+        )
+    if config.fine_grained:
+        return None
+    if config.hash_block_size == config.alignment:
+        return f"H = S = {config.alignment:,}, so the gate makes no difference."
+    reachable = _reachable(answer)
+    if answer.joint + config.hash_block_size > reachable:
+        return f"An open gate would not give more: no multiple of H = {config.hash_block_size:,} is left up to {reachable:,}."
+    return f"The gate is {why_gate(answer)}: hits end at multiples of S = {config.alignment:,}."
+
+
+def _reachable(answer: Answer) -> int:
+    """Return above which token count no hit can end: n-1, and what the prompts share if some class needs every block."""
+    limit = answer.question.resend - 1
+    needs_all = any(kinds.of(found.kind).CAPABILITIES.prefix_closed for found in answer.classes)
+    return min(limit, answer.question.shared) if needs_all else limit
+
+
+def share(answer: Answer) -> str:
+    """Return the hit as a part of the second prompt; a part is never rounded to nothing or to all."""
+    part = 100 * answer.joint / answer.question.resend
+    if part > 99.9:
+        return "over 99.9 %"
+    return "under 0.1 %" if 0 < part < 0.1 else f"{part:.1f} %"
+
+
+# --- the cause of the hit -----------------------------------------------------------------------------------------
+
+_COULD = frozenset((rules.HIT, rules.SHORTER, rules.OTHER_GROUP, rules.CONNECTOR, rules.DIVERGENT))
+
+
+def cause(answer: Answer) -> str:
+    """Return why the joint hit ends where it does: which classes ended it, where, and by which rule of each."""
+    deepest = max(found.hit for found in answer.classes)
+    joint, step = answer.joint, answer.config.alignment
+    if deepest <= joint:
+        return f"{joint:,} because {_behind(answer, answer.classes)}."
+    ahead = tuple(found for found in answer.classes if found.hit == deepest)
+    between = range(joint + step, deepest + 1, step)
+    parts = []
+    for found in answer.classes:
+        lacking = [(at, why) for at in between if (why := _at(found, at)).rule not in _COULD]
+        if lacking:
+            everywhere = f"anywhere above it up to {deepest:,}: " if 1 < len(lacking) == len(between) else ""
+            parts.append(f"{found.name} cannot resume {everywhere}{_listed(lacking)}")
+    able = " and ".join(found.name for found in ahead)
+    return f"{joint:,} because {'; and '.join(parts)}. {able} alone could resume at {deepest:,}; {_behind(answer, ahead)}."
+
+
+def _at(found: ClassAnswer, boundary: int) -> Reason:
+    return found.candidates[boundary // found.unit - 1]
+
+
+def _listed(lacking: list[tuple[int, Reason]]) -> str:
+    """Return boundaries by their rule, each with the case at hand: that of the last one if they differ."""
+    by_rule: dict[str, list[tuple[int, Reason]]] = {}
+    for at, why in lacking:
+        by_rule.setdefault(why.rule, []).append((at, why))
+    parts = []
+    for rule, items in by_rule.items():
+        first, (last, why) = items[0][0], items[-1]
+        where = f"at {last:,}" if len(items) == 1 else f"at {len(items):,} boundaries from {first:,} to {last:,}"
+        case = ", for example" if len({reason.text for _, reason in items}) > 1 else ""
+        parts.append(f"{where} ({rule}{case}: {why.text})")
+    return ", ".join(parts)
+
+
+def _behind(answer: Answer, of: tuple[ClassAnswer, ...]) -> str:
+    """Return why none of the classes goes further than its own hit, at the next boundary."""
+    following = max(found.hit for found in of) + answer.config.alignment
+    if following > answer.question.resend - 1:
+        return f"the next boundary, {following:,}, is above n-1 = {answer.question.resend - 1:,}"
+    said: dict[str, list[str]] = {}
+    for found in of:
+        why = _at(found, following)
+        if why.rule not in _COULD:
+            said.setdefault(f"({why.rule}: {why.text})", []).append(found.name)
+    return f"at {following:,} " + " and ".join(f"{' and '.join(names)} cannot resume {text}" for text, names in said.items())
+
+
 # --- candidates ---------------------------------------------------------------------------------------------------
 
 
 @frozen(slots=True)
 class Stretch:
-    """Neighbouring candidates of one class with one rule: first and last boundary, how many, and the reason of the last."""
+    """Neighbouring candidates of one class with one rule: first and last boundary, how many, and why."""
 
     first: int
     last: int
@@ -129,14 +228,17 @@ class Stretch:
 
 
 def stretches(found: ClassAnswer) -> tuple[Stretch, ...]:
-    """Return the candidates of a class with neighbours of one rule put together; where their reasons differ, the last one's."""
+    """Return the candidates of a class with neighbours of one rule put together; where texts differ, the last is an example.
+
+    Candidates that other classes block are put together only if the same classes block them by the same rules.
+    """
     numbered = enumerate(found.candidates, 1)
     result = []
-    for rule, run in groupby(numbered, key=lambda item: item[1].rule):
+    for (rule, _), run in groupby(numbered, key=lambda item: (item[1].rule, item[1].blocked)):
         items = list(run)
         texts = {reason.text for _, reason in items}
         last = items[-1][1].text
-        text = last if len(texts) == 1 else f"{last} (the last of {len(items):,})"
+        text = last if len(texts) == 1 else f"for example at {items[-1][0] * found.unit:,}: {last}"
         result.append(Stretch(items[0][0] * found.unit, items[-1][0] * found.unit, len(items), rule, text))
     return tuple(result)
 

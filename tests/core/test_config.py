@@ -58,7 +58,7 @@ def test_groups_that_opt_out_of_caching() -> None:
         ({"interleave": 0}, "interleave"),
         ({"clip_block_size": -2}, "clip_block_size"),
         ({"dcp_size": 2, "interleave": 3}, "interleave 3 does not divide groups"),
-        ({"retention": 3}, "retention 3 is neither None, 0 nor a multiple of S = 4"),
+        ({"retention": 3}, r"retention 3 is neither dense \(None\), 0 \(sparse\) nor a multiple of S = 4"),
         ({"retention": -4}, "retention -4"),
         ({"retention": "dense"}, "retention must be an integer or None, got 'dense'"),
         ({"hash_block_size": 3}, "does not divide the cacheable block sizes"),

@@ -294,7 +294,9 @@ def test_a_fact_needs_one_origin():
 
 def test_what_the_model_refuses_is_a_deployment_error():
     deployment = read.read_bytes(changed("retention = 0", "retention = 100"), "mine.toml")
-    with pytest.raises(DeploymentError, match="mine: retention 100 is neither None, 0 nor a multiple of S = 256"):
+    with pytest.raises(
+        DeploymentError, match=r"mine: retention 100 is neither dense \(None\), 0 \(sparse\) nor a multiple of S = 256"
+    ):
         model.configure(deployment, 2, 64)
 
 

@@ -275,7 +275,8 @@ def test_coarse_hits_leave_the_last_blocks_of_attention_unregistered():
     assert found.joint == 96
     assert reason(found, "chunked_local", 128) == Reason(
         rules.OTHER_GROUP,
-        "full_attention: no key, only whole scheduler blocks of the first prompt are registered, 96 tokens",
+        "full_attention: no key, only whole scheduler blocks of the first prompt are registered, 96 tokens; "
+        "mamba_stable: not shared, needs the block up to 128: the first prompt ended at 117",
     )
 
 
@@ -292,7 +293,8 @@ def test_with_a_drafter_one_more_block_of_attention_is_registered():
     drafting = {"kind": "full_attention", "block_size": 8, "draft": True}
     found = ask(deployment(drafting, local, {"kind": "mamba_stable", "block_size": 32}, eagle=True), 127, 164)
     assert reason(found, "chunked_local", 128).text == (
-        "full_attention: no key, only whole scheduler blocks of the first prompt are registered, 104 tokens"
+        "full_attention: no key, only whole scheduler blocks of the first prompt are registered, 104 tokens; "
+        "mamba_stable: not shared, needs the block up to 128: the first prompt ended at 127"
     )
 
 
@@ -305,6 +307,43 @@ def test_the_joint_hit_is_found_class_by_class():
     assert found.lowerings[-1].hit == 0
 
 
+# --- the cause ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (
+            lambda: ask("kimi-k3-tp8-dcp8", 30_000, shared=20_000, step_tokens=12_288),
+            "0 because KDA 1-3 cannot resume anywhere above it up to 12,288: at 7 boundaries from 1,536 to 10,752 (no snapshot: "
+            "no chunk of the first prompt ended here), at 12,288 (retention: a chunk ended here, but retention 0 keeps 29,184 "
+            "only). MLA alone could resume at 12,288; at 13,824 MLA cannot resume (no key: inside a block only 29,184 was "
+            "registered, the first prompt's last boundary).",
+        ),
+        (lambda: ask("gpt-oss-120b", 1000), "992 because the next boundary, 1,008, is above n-1 = 999."),
+        (
+            lambda: ask(deployment(FA, MAMBA, SWA), 100, 200, evicted=((1, 96), (2, 96))),
+            "64 because mamba_align cannot resume anywhere above it up to 96: at 80 (no snapshot: no chunk of the first prompt "
+            "ended here), at 96 (evicted: the key of 96 was taken away by --evict); and sliding_window cannot resume at 96 "
+            "(evicted: the key of 96 was taken away by --evict). full_attention alone could resume at 96; at 112 full_attention "
+            "cannot resume (not shared: the first prompt ended at 100).",
+        ),
+    ],
+)
+def test_the_cause_of_the_hit(found, text):
+    assert words.cause(found()) == text
+
+
+def test_every_class_that_blocks_is_named_and_runs_are_split_by_who_blocks():
+    found = ask(deployment(FA, MAMBA, SWA), 100, 200, evicted=((1, 96), (2, 96)))
+    assert reason(found, "full_attention", 96).text == (
+        "mamba_align: evicted, the key of 96 was taken away by --evict; "
+        "sliding_window: evicted, the key of 96 was taken away by --evict"
+    )
+    other = [item for item in words.stretches(found.classes[0]) if item.rule == rules.OTHER_GROUP]
+    assert [(item.first, item.last) for item in other] == [(80, 80), (96, 96)]
+
+
 # --- the gate -----------------------------------------------------------------------------------------------------
 
 
@@ -312,7 +351,7 @@ def test_the_joint_hit_is_found_class_by_class():
     ("known", "holds", "why"),
     [
         ("kimi-k3-tp8-dcp8", (True, True, True, True), "open: all four conditions hold"),
-        ("qwen3.5-4b", (True, True, False, True), "closed: condition 3 fails (DeltaNet 1-3: 528 > 528?)"),
+        ("qwen3.5-4b", (True, True, False, True), "closed: condition 3 fails (DeltaNet 1-3 has bs = 528, H = 528)"),
         (
             "deepseek-r1-tp8-dcp8",
             (False, True, False, True),
@@ -326,6 +365,34 @@ def test_the_gate_says_which_condition_fails(known, holds, why):
     found = answer.geometry(catalogue.find(known), 1024)
     assert tuple(condition.holds for condition in found.conditions) == holds
     assert words.why_gate(found) == why
+
+
+@pytest.mark.parametrize(
+    ("found", "line"),
+    [
+        (lambda: ask("qwen3.5-4b", 600), "H = S = 528, so the gate makes no difference."),
+        (
+            lambda: ask("unit-offload", 100, closed=True),
+            "An open gate would not give more: no multiple of H = 16 is left up to 99.",
+        ),
+        (
+            lambda: ask("unit-offload", 200, shared=70, closed=True),
+            "The gate is closed because you asked for it: condition 2 fails: hits end at multiples of S = 32.",
+        ),
+        (lambda: ask("unit-offload", 100), None),
+    ],
+)
+def test_the_gate_is_blamed_only_where_it_matters(found, line):
+    assert words.gate_line(found(), None) == line
+
+
+def test_a_closed_gate_with_the_same_hit_is_not_blamed():
+    known = catalogue.find("unit-offload")
+    found = ask(known, 100)
+    closed = answer.compare_closed(known, found.question, found, None)
+    assert words.gate_line(found, closed) == (
+        "A closed gate would give the same hit: 96 is a multiple of S = 32, so the gate makes no difference here."
+    )
 
 
 def test_a_coarse_window_closes_the_gate():
@@ -393,6 +460,21 @@ def random_deployment(rng: random.Random) -> Deployment:
     return deployment(*groups, **settings)
 
 
+def assert_the_cause_names_the_classes_that_end_the_hit(found: answer.Answer) -> None:
+    """Every class that cannot resume at the next boundary within what some class reaches alone is named."""
+    text = words.cause(found)
+    assert text.startswith(f"{found.joint:,} because ")
+    following = found.joint + found.config.alignment
+    if following <= max(of_class.hit for of_class in found.classes):
+        for of_class in found.classes:
+            given = of_class.candidates[following // of_class.unit - 1]
+            able = {rules.OTHER_GROUP, rules.CONNECTOR, rules.DIVERGENT}
+            assert given.rule in able or f"{of_class.name} cannot resume" in text
+            for name, rule in given.blocked:
+                assert f"{name} cannot resume" in text
+                assert rule in text or following > found.question.shared
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_rules_and_model_agree(seed):
     """``explain`` raises Disagreement wherever its rules and the model's lookup differ; evictions, drops, gates included."""
@@ -412,6 +494,7 @@ def test_rules_and_model_agree(seed):
         answered += 1
         hits += found.joint > 0
         used |= {item.rule for of_class in found.classes for item in of_class.candidates}
+        assert_the_cause_names_the_classes_that_end_the_hit(found)
     assert answered > 25
     assert hits > 8
     assert len(used) >= 9

@@ -46,6 +46,11 @@ from tests.tidy.sources import ROOT
             ["--deployment", "unit-offload", "--prompt", "500", "--blocks", "4"],
             "a pool of 4 blocks is too small for the chunk 0 to",
         ),
+        (["--deployment", "unit-offload", "--retention", "some"], "write dense, sparse or a number of tokens"),
+        (
+            ["--deployment", "unit-offload", "--retention", "7"],
+            "retention 7 is neither dense (None), 0 (sparse) nor a multiple",
+        ),
         (["--deployment", "unit-offload", "--prompt", "0"], "0 is not in the range"),
         (["--deployment", "unit-offload", "--prompt", "9", "--gate", "open"], "'open' is not one of"),
         (["--deployment", "llama-4-scout", "--prompt", "1000000"], "take 250,033 blocks and at most 40,000 are explained"),
@@ -131,7 +136,7 @@ def test_neighbours_with_one_rule_are_put_together_and_long_lists_are_cut():
     pattern = [Reason(rules.NO_SNAPSHOT, "a"), Reason(rules.NO_SNAPSHOT, "b"), Reason(rules.RETENTION, "c")]
     found = answer.ClassAnswer((0,), "x", "mamba_align", 10, 0, (*(pattern * 10), Reason(rules.HIT, "h"), *(pattern * 4)))
     every = words.stretches(found)
-    assert every[0] == words.Stretch(10, 20, 2, rules.NO_SNAPSHOT, "b (the last of 2)")
+    assert every[0] == words.Stretch(10, 20, 2, rules.NO_SNAPSHOT, "for example at 20: b")
     assert every[1] == words.Stretch(30, 30, 1, rules.RETENTION, "c")
     assert sum(stretch.count for stretch in every) == len(found.candidates)
     cut = words.interesting(found, 9)
@@ -184,6 +189,36 @@ def test_every_rule_of_the_page_is_one_and_has_its_letter():
         assert f"| {rule} | `{words.SIGNS[rule]}` | {meaning} |" in text
     assert set(words.SIGNS) == set(rules.MEANINGS)
     assert set(words.SIGN_WORDS) == {*words.SIGNS.values(), words.NOTHING}
+
+
+# --- small words -------------------------------------------------------------------------------------------------
+
+
+def test_connectors_and_another_retention_are_shown(capsys):
+    k3 = ["explain", "--deployment", "kimi-k3-tp8-dcp8"]
+    assert main([*k3, "--retention", "dense", "--sources"]) == ExitCode.HOLDS
+    out = capsys.readouterr().out
+    assert "connector   supports_divergent_local_hybrid_hits" in out
+    assert "retention   retention_interval                         dense" in out
+    assert "asked with --retention" in out
+    shared = ["--prompt", "30000", "--shared", "20000", "--step-tokens", "12288"]
+    for retention, hit in (("dense", 12_288), ("sparse", 0), ("12288", 12_288)):
+        assert main([*k3, *shared, "--retention", retention, "--json"]) == ExitCode.HOLDS
+        found = json.loads(capsys.readouterr().out)
+        assert found["joint_hit"] == hit
+        assert found["cause"].startswith(f"{hit:,} because")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "resend", "share"), [(4097, 4097, "over 99.9 %"), (17, 8000, "0.2 %"), (17, 17, "94.1 %"), (15, 15, "0.0 %")]
+)
+def test_a_part_is_never_rounded_to_all(prompt, resend, share):
+    assert words.share(ask("gpt-oss-120b", prompt, resend)) == share
+
+
+def test_the_same_prompt_is_called_so(capsys):
+    assert main(["explain", "--deployment", "unit-offload", "--prompt", "96"]) == ExitCode.HOLDS
+    assert "Second prompt: 96 tokens, the same" in capsys.readouterr().out
 
 
 # --- remarks --------------------------------------------------------------------------------------------------------
