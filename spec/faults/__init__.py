@@ -18,9 +18,9 @@ from kvproof.spec.faults import (
     tables,
     windows,
 )
-from kvproof.spec.faults.base import Fault, FaultError, Patch, configured, planted
+from kvproof.spec.faults.base import Fault, FaultError, Patch, configured, planted, with_field
 
-__all__ = ["ALL", "Fault", "FaultError", "Patch", "by_id", "configured", "planted"]
+__all__ = ["ALL", "Fault", "FaultError", "Patch", "by_id", "configured", "planted", "with_field"]
 
 ALL: tuple[Fault, ...] = (
     *geometry.FAULTS,

@@ -371,7 +371,7 @@ def test_the_numbers_of_the_report(report: Report) -> None:
     fault = faults.by_id(report.fault)
     with faults.planted(fault), pytest.MonkeyPatch.context() as patch:
         if fault.profile is not None:
-            patch.setitem(DEFAULTS, "profile", faults.base.with_field(SOUND, fault.profile))
+            patch.setitem(DEFAULTS, "profile", faults.with_field(SOUND, fault.profile))
         assert report.observe() == report.wrong
 
 
