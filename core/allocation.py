@@ -68,17 +68,7 @@ def allocate(world: World, request: Request, wanted: Wanted, lists: Lists, full_
     first. Raises ContractBroken or PoolExhausted only if the demand was wrong.
     """
     config = world.config
-    work = Work(
-        config=config,
-        pool=world.pool,
-        prefixes=world.prefixes,
-        request=request.request,
-        num_prompt=request.num_prompt,
-        junction=request.junction,
-        nodes=registrable_nodes(world, request, wanted),
-        num_tokens=request.num_tokens,
-        computed=request.computed,
-    )
+    work = work_on(world, request, registrable_nodes(world, request, wanted))
     free = len(work.pool.free)
     if full_sequence and (need := gate_demand(world, work, request, lists, wanted)) > free:
         states = list(request.groups)
@@ -109,6 +99,21 @@ def allocate(world: World, request: Request, wanted: Wanted, lists: Lists, full_
         taken=tuple(work.taken),
         relocated=tuple(work.relocated),
         adopted=tuple(work.adopted),
+    )
+
+
+def work_on(world: World, request: Request, nodes: list[int]) -> Work:
+    """Return fresh scratch space for a request; ``nodes`` are the prefix nodes of the hash boundaries it may register."""
+    return Work(
+        config=world.config,
+        pool=world.pool,
+        prefixes=world.prefixes,
+        request=request.request,
+        num_prompt=request.num_prompt,
+        junction=request.junction,
+        nodes=nodes,
+        num_tokens=request.num_tokens,
+        computed=request.computed,
     )
 
 

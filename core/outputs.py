@@ -8,7 +8,6 @@ from kvproof.core import allocation, execute, freeing, prefixes, requests
 from kvproof.core.actions import Output
 from kvproof.core.errors import NotScheduled, OutputMismatch
 from kvproof.core.records import Record
-from kvproof.core.work import Work
 from kvproof.core.world import Request, Scheduled, Status, Step, World
 
 
@@ -149,17 +148,8 @@ def register(world: World, request: Request) -> World:
 
     Handoffs that it publishes wait for the drain of the next step (T23).
     """
-    work = Work(
-        config=world.config,
-        pool=world.pool,
-        prefixes=world.prefixes,
-        request=request.request,
-        num_prompt=request.num_prompt,
-        junction=request.junction,
-        nodes=prefixes.boundary_nodes(world.prefixes, request.tip, world.config.hash_block_size),
-        num_tokens=request.num_tokens,
-        computed=request.computed,
-    )
+    nodes = prefixes.boundary_nodes(world.prefixes, request.tip, world.config.hash_block_size)
+    work = allocation.work_on(world, request, nodes)
     states = list(request.groups)
     allocation.register(work, states, confirmed_tokens(request))
     plan = evolve(

@@ -29,12 +29,6 @@ CAPABILITIES = Capabilities(
 )
 
 
-def chunk(spec: Group) -> int:
-    """Return C: a token reads those of its own aligned chunk of this many (1.2)."""
-    assert spec.window is not None, "a configuration without a window is refused"
-    return spec.window
-
-
 def row_width(spec: Group, dcp_size: int, max_model_len: int) -> int:
     """Return the entries of a worker row: every token keeps its column, the nulled ones included (2.5)."""
     return geometry.attention_row_width(max_model_len, spec.block_size, bool(spec.sharded), dcp_size)
@@ -42,12 +36,12 @@ def row_width(spec: Group, dcp_size: int, max_model_len: int) -> int:
 
 def skipped_tokens(spec: Group, computed: int) -> int:
     """Return how many leading tokens lie before the chunk of the next one: all of them at a chunk's end (2.8)."""
-    return geometry.skipped_tokens_chunked(computed, chunk(spec))
+    return geometry.skipped_tokens_chunked(computed, windowed.tokens_read(spec))
 
 
 def admission_cap(spec: Group, in_flight: int, max_model_len: int) -> int | None:
     """Return the most blocks a request holds at a time: the chunk and the tokens in flight (2.8)."""
-    return retention.admission_cap_chunked(chunk(spec), in_flight, max_model_len, spec.block_size)
+    return retention.admission_cap_chunked(windowed.tokens_read(spec), in_flight, max_model_len, spec.block_size)
 
 
 def find_hit(
@@ -76,11 +70,8 @@ def demand(
     step: InStep,
 ) -> int:
     """Return the new blocks and the adopted ones that leave the free queue; for the gate no more than the cap (T17)."""
-    spec = work.config.groups[group]
-    skipped = skipped_tokens(spec, wanted.local + wanted.external)
-    in_flight = retention.most_in_flight(work.config.max_chunk, work.config.max_steps_in_flight)
-    cap = admission_cap(spec, in_flight, work.config.max_model_len)
-    return positional.demand(work, group, state, adopted, wanted, step, tokens=wanted.slots, skipped=skipped, cap=cap)
+    skipped = skipped_tokens(work.config.groups[group], wanted.local + wanted.external)
+    return windowed.demand(work, group, state, adopted, wanted, step, skipped, admission_cap)
 
 
 def grow(work: Work, group: int, state: GroupState, wanted: Admission) -> tuple[GroupState, tuple[int, ...]]:

@@ -30,12 +30,6 @@ CAPABILITIES = Capabilities(
 )
 
 
-def window(spec: Group) -> int:
-    """Return W: how many positions a token reads, its own included (1.2)."""
-    assert spec.window is not None, "a configuration without a window is refused"
-    return spec.window
-
-
 def row_width(spec: Group, dcp_size: int, max_model_len: int) -> int:
     """Return the entries of a worker row: every token keeps its column, the nulled ones included (2.5)."""
     return geometry.attention_row_width(max_model_len, spec.block_size, bool(spec.sharded), dcp_size)
@@ -43,12 +37,12 @@ def row_width(spec: Group, dcp_size: int, max_model_len: int) -> int:
 
 def skipped_tokens(spec: Group, computed: int) -> int:
     """Return how many leading tokens lie behind the window of the next one (2.8)."""
-    return geometry.skipped_tokens_window(computed, window(spec))
+    return geometry.skipped_tokens_window(computed, windowed.tokens_read(spec))
 
 
 def admission_cap(spec: Group, in_flight: int, max_model_len: int) -> int | None:
     """Return the most blocks a request holds at a time: the window, the tokens in flight, and one for its start (2.8)."""
-    return retention.admission_cap_window(window(spec), 0, in_flight, max_model_len, spec.block_size)
+    return retention.admission_cap_window(windowed.tokens_read(spec), 0, in_flight, max_model_len, spec.block_size)
 
 
 def find_hit(
@@ -90,11 +84,8 @@ def demand(
     step: InStep,
 ) -> int:
     """Return the new blocks and the adopted ones that leave the free queue; for the gate no more than the cap (T17)."""
-    spec = work.config.groups[group]
-    skipped = skipped_tokens(spec, wanted.local + wanted.external)
-    in_flight = retention.most_in_flight(work.config.max_chunk, work.config.max_steps_in_flight)
-    cap = admission_cap(spec, in_flight, work.config.max_model_len)
-    return positional.demand(work, group, state, adopted, wanted, step, tokens=wanted.slots, skipped=skipped, cap=cap)
+    skipped = skipped_tokens(work.config.groups[group], wanted.local + wanted.external)
+    return windowed.demand(work, group, state, adopted, wanted, step, skipped, admission_cap)
 
 
 def grow(work: Work, group: int, state: GroupState, wanted: Admission) -> tuple[GroupState, tuple[int, ...]]:
@@ -113,7 +104,7 @@ def kept_entries(work: Work, group: int) -> Callable[[int], bool]:
     reach = caching.reach(work, group)
     return lambda index: retention.swa_mask(
         index,
-        window=window(config.groups[group]),
+        window=windowed.tokens_read(config.groups[group]),
         effective_size=config.sizes[group],
         alignment=config.alignment,
         retention=config.retention,

@@ -1,4 +1,4 @@
-"""Hits of the kinds that read only the latest tokens, found from the right (T11).
+"""What the kinds that read only the latest tokens share: hits found from the right, and a capped demand (T11, T17).
 
 Such a kind is told by its skipped tokens alone: to resume at n tokens, a multiple of E, it needs the blocks from entry
 ``skipped(n) / E`` on; the entries before it are null. They never run back as n grows.
@@ -10,10 +10,37 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kvproof.core import pool as pools
+from kvproof.core import retention
+from kvproof.core.kinds import positional
+from kvproof.core.kinds.base import Admission, InStep
 from kvproof.core.pool import NO_KEY, NULL_BLOCK, Pool
+from kvproof.core.work import Work
 
 if TYPE_CHECKING:
-    from kvproof.core.config import Config
+    from kvproof.core.config import Config, Group
+    from kvproof.core.world import GroupState
+
+
+def tokens_read(spec: Group) -> int:
+    """Return the window of a group in tokens: W of a sliding window, its own position included, or C of a chunk (1.2)."""
+    assert spec.window is not None, "a configuration without a window is refused"
+    return spec.window
+
+
+def demand(
+    work: Work,
+    group: int,
+    state: GroupState,
+    adopted: tuple[int, ...],
+    wanted: Admission,
+    step: InStep,
+    skipped: int,
+    admission_cap: Callable[[Group, int, int], int | None],
+) -> int:
+    """Return the demand of an attention table of which ``skipped`` leading tokens need no block, capped for the gate (T17)."""
+    in_flight = retention.most_in_flight(work.config.max_chunk, work.config.max_steps_in_flight)
+    cap = admission_cap(work.config.groups[group], in_flight, work.config.max_model_len)
+    return positional.demand(work, group, state, adopted, wanted, step, tokens=wanted.slots, skipped=skipped, cap=cap)
 
 
 def find_hit(
