@@ -41,7 +41,8 @@ class Allocate:
 
     ``new_tokens`` are computed in this step, ``local`` is the adopted local hit (0 for a running request),
     ``external`` the tokens a connector supplies synchronously behind it, ``lookahead`` extra slots. ``drafts`` are the draft
-    tokens that the last of the new tokens are (T36). ``full_sequence`` asks the admission gate of T16.2 first.
+    tokens that the last of the new tokens are (T36). ``full_sequence`` asks the admission gate of T16.2 first. ``load``: the
+    external tokens come from the host tier, asynchronously, and nothing is computed yet: ``new_tokens`` is 0 (T20, T29).
     """
 
     request: int
@@ -51,6 +52,7 @@ class Allocate:
     lookahead: int = 0
     drafts: tuple[int, ...] = ()
     full_sequence: bool = False
+    load: bool = False
 
 
 @frozen(slots=True)
@@ -90,7 +92,7 @@ class Dispatch:
 
 @frozen(slots=True)
 class Execute:
-    """Run one execute sub-phase of the oldest unexecuted step; see ``execute.PARTS`` for the names (T0)."""
+    """Run one execute sub-phase of the oldest unexecuted step; see ``Config.parts`` for the names (T0)."""
 
     part: str
 
@@ -126,6 +128,68 @@ class EvictBlocks:
 
 
 @frozen(slots=True)
+class LookupExternal:
+    """Look a waiting request up in the host tier behind its first ``start`` tokens, and pin the hit (T20).
+
+    ``start`` is the local hit rounded down to S (T14.1); for a misaligned one nothing is looked up or pinned.
+    """
+
+    request: int
+    start: int
+
+
+@frozen(slots=True)
+class Promote:
+    """Consider a loading request again whose load is complete: register what was loaded, let it wait for its chunk (T30)."""
+
+    request: int
+
+
+@frozen(slots=True)
+class RunStore:
+    """Let the worker copy the blocks of a submitted store to the host; the oldest one first (T0 execute h, CC-5)."""
+
+    event: int
+
+
+@frozen(slots=True)
+class RunLoad:
+    """Let the worker copy the blocks of a submitted batch of loads to the device; the oldest one first (T0 execute g)."""
+
+    event: int
+
+
+@frozen(slots=True)
+class CompleteStore:
+    """``acks`` more workers report a store; the last one ends it. An unknown event changes nothing (T28, CP-9, CP-11)."""
+
+    event: int
+    acks: int = 1
+
+
+@frozen(slots=True)
+class CompleteLoad:
+    """The worker reports the load of a request (T30).
+
+    ``failed``: it did not bring everything, only ``valid`` leading tokens of the request, local ones included, are there.
+    """
+
+    request: int
+    failed: bool = False
+    valid: int = 0
+
+
+@frozen(slots=True)
+class ResetHost:
+    """Reset the host tier: running transfers are abandoned; its keys go unless some are (T34)."""
+
+
+@frozen(slots=True)
+class ReadCounters:
+    """Read what became of handoffs since the counters were read last (CN-1), and the gauge of pending stores (CN-5)."""
+
+
+@frozen(slots=True)
 class AppendRows:
     """Append block ids, one tuple per group, to a worker row that no request owns: the row table used directly (2.5)."""
 
@@ -148,6 +212,14 @@ Action = (
     | Finish
     | ResetCache
     | EvictBlocks
+    | LookupExternal
+    | Promote
+    | RunStore
+    | RunLoad
+    | CompleteStore
+    | CompleteLoad
+    | ResetHost
+    | ReadCounters
     | AppendRows
 )
 
@@ -166,5 +238,13 @@ ACTIONS: tuple[type[Action], ...] = (
     Finish,
     ResetCache,
     EvictBlocks,
+    LookupExternal,
+    Promote,
+    RunStore,
+    RunLoad,
+    CompleteStore,
+    CompleteLoad,
+    ResetHost,
+    ReadCounters,
     AppendRows,
 )

@@ -344,4 +344,5 @@ def with_request(world: World, request: Request, pool: Pool, plan: Plan) -> Worl
         world.deferred,
         world.issued,
         world.processed,
+        world.host,
     )

@@ -10,6 +10,8 @@ from kvproof.core import contents, geometry, kinds
 from kvproof.core import groups as grouping
 from kvproof.core.errors import ConfigError
 from kvproof.core.groups import MAX_BLOCKS, MAX_ROWS, Group
+from kvproof.core.offload import settings as offloading
+from kvproof.core.offload.settings import Offload
 from kvproof.core.profiles import PROFILES, SOUND, VLLM_0_33_0, Profile
 
 __all__ = [
@@ -19,6 +21,7 @@ __all__ = [
     "VLLM_0_33_0",
     "Config",
     "Group",
+    "Offload",
     "Profile",
     "configure",
     "effective_sizes",
@@ -39,7 +42,9 @@ class Config:
     inside a virtual block to the cells of a block's contents that hold it. ``row_capacity`` is in row entries.
     ``recurrent`` are the groups whose blocks hold a state, ``snapshots`` those of them in align mode, ``positional`` those
     whose blocks hold token positions; ``eagle`` tells per group whether it belongs to the EAGLE group set, and
-    ``pins_junctions`` whether ``shared_prefix_checkpoint`` is effective (3.1).
+    ``pins_junctions`` whether ``shared_prefix_checkpoint`` is effective (3.1). ``parts`` are the execute sub-phases of a step
+    in their order (T0). ``children`` are the capabilities of all connectors, the host tier's among them (T13): it cannot load a
+    divergent hit.
     """
 
     groups: tuple[Group, ...]
@@ -62,6 +67,7 @@ class Config:
     max_steps_in_flight: int
     async_outputs: bool
     events: bool
+    offload: Offload | None
     profile: Profile
     sizes: tuple[int, ...]
     scheduler_block_size: int
@@ -76,6 +82,8 @@ class Config:
     eagle: tuple[bool, ...]
     pins_junctions: bool
     cells: tuple[tuple[tuple[int, ...], ...], ...]
+    parts: tuple[str, ...]
+    children: tuple[bool, ...]
 
 
 def _check_counts(given: dict[str, Any]) -> None:
@@ -137,6 +145,7 @@ class Settings(TypedDict, total=False):
     max_steps_in_flight: int
     async_outputs: bool
     events: bool
+    offload: Offload | None
     profile: Profile
 
 
@@ -161,6 +170,7 @@ DEFAULTS: Settings = {
     "max_steps_in_flight": 1,
     "async_outputs": False,
     "events": False,
+    "offload": None,
     "profile": SOUND,
 }
 INPUTS: tuple[str, ...] = ("groups", *DEFAULTS)
@@ -228,17 +238,25 @@ def configure(groups: tuple[Group, ...], **settings: Unpack[Settings]) -> Config
     EAGLE drop on (T35), ``num_draft_tokens`` are the most drafts of a step (T36), ``shared_prefix_checkpoint`` asks for
     snapshots at junctions (T10.2b), ``checkpoint_alignment`` is that of a backend which exports internal checkpoints (T38),
     ``defer_block_free`` holds freed blocks back while a step is in flight (T3), ``async_outputs`` plans with placeholders
-    (T36), ``events`` records what the key map announces (3.7).
+    (T36), ``events`` records what the key maps announce (3.7), ``offload`` adds a host tier (3.5).
     Raises ConfigError for every illegal combination, with the rule it breaks.
     """
     given: dict[str, Any] = {**DEFAULTS, **settings}
     dcp_size, interleave, caching = given["dcp_size"], given["interleave"], given["caching"]
     _check_counts(given)
+    offload: Offload | None = given["offload"]
+    offloading.check(
+        offload,
+        caching=caching,
+        defer_block_free=given["defer_block_free"],
+        max_steps_in_flight=given["max_steps_in_flight"],
+    )
+    children = (*given["connectors"], *((False,) if offload else ()))
     groups = grouping.resolve(groups, dcp_size)
     _check_interleave(groups, dcp_size, interleave)
     _check_speculation(groups, given["num_draft_tokens"])
     sizes = effective_sizes(groups, dcp_size)
-    scheduler, unit = _resolve_units(groups, sizes, given["hash_block_size"], caching, bool(given["connectors"]))
+    scheduler, unit = _resolve_units(groups, sizes, given["hash_block_size"], caching, bool(children))
     fine = gate(groups, sizes, unit, caching=caching, dcp_size=dcp_size, interleave=interleave)
     _check_retention(given["retention"], scheduler)
     recurrent, snapshots, positional = _groups_by_content(groups)
@@ -263,6 +281,8 @@ def configure(groups: tuple[Group, ...], **settings: Unpack[Settings]) -> Config
         "eagle": eagle,
         "pins_junctions": given["shared_prefix_checkpoint"] and any(eagle) and fine,
         "cells": _cells(groups, dcp_size, interleave),
+        "parts": offloading.parts(offload),
+        "children": children,
     }
     return Config(groups=groups, **resolved)
 

@@ -234,6 +234,36 @@ class PoolExhausted(Refusal):
     code = "pool-exhausted"
 
 
+class NoHostTier(Refusal):
+    """An action of the host tier in a configuration without one (3.5)."""
+
+    code = "no-host-tier"
+
+
+class LoadMismatch(Refusal):
+    """A load that does not fit the pinned external hit: none, another start, or another number of tokens (T29)."""
+
+    code = "load-mismatch"
+
+
+class LoadRunning(Refusal):
+    """An action on a request whose load is not complete (T30, LD-7)."""
+
+    code = "load-running"
+
+
+class NothingLoaded(Refusal):
+    """A load is reported or promoted that is not there or not copied yet (T30)."""
+
+    code = "nothing-loaded"
+
+
+class TransferOrder(Refusal):
+    """A copy runs or a completion is reported out of order: before it was submitted, copied, or ahead of an older one (T0)."""
+
+    code = "transfer-order"
+
+
 class ContractBroken(Refusal):
     """An internal contract of the semantics does not hold (an assertion in section 4); never legal to reach."""
 

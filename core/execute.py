@@ -12,10 +12,12 @@ from attrs import evolve
 from kvproof.core import contents, geometry, prefixes, worker
 from kvproof.core.config import Config
 from kvproof.core.contents import Cells
+from kvproof.core.offload import settings
 from kvproof.core.pool import NULL_BLOCK
 from kvproof.core.world import Scheduled, Step, Worker, World
 
-PARTS: tuple[str, ...] = ("zero", "copy", "load", "precopy", "forward")
+PARTS: tuple[str, ...] = settings.parts(None)
+"""The parts of a step without a host tier; ``Config.parts`` are those of a configuration."""
 POSITIONED: tuple[str, ...] = ("precopy", "forward")
 """The parts that depend on where a chunk really starts, which the output of the step before may still change (7.3.11)."""
 Memory = list[Cells]
@@ -141,6 +143,7 @@ def with_worker(world: World, changed: Worker) -> World:
         world.deferred,
         world.issued,
         world.processed,
+        world.host,
     )
 
 

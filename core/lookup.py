@@ -16,7 +16,7 @@ def lookup(config: Config, pool: Pool, request: Request, nodes: list[int]) -> Hi
 
     ``nodes`` are the prefix nodes of the request's hash boundaries.
     """
-    if not supports_divergence(config.connectors) or not reads_cache(config, request):
+    if not supports_divergence(config.children) or not reads_cache(config, request):
         return joint(config, pool, request, nodes)
     local, lists, junction, diverged = lookup_per_group(config, pool, nodes, longest_hit(request.num_tokens))
     return Hit(request.request, local, lists, junction, diverged)

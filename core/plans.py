@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from kvproof.core import execute, freeing, geometry, requests, worker
+from kvproof.core import freeing, geometry, requests, worker
 from kvproof.core.config import Config
 from kvproof.core.errors import TooManyRunning
 from kvproof.core.prefixes import Prefixes
@@ -161,7 +161,7 @@ def write_rows(world: World, live: dict[int, Request]) -> tuple[Worker, tuple[Sc
 
 def busy_rows(world: World) -> frozenset[int]:
     """Return the rows that a dispatched step will still read: nobody else may write them before (T0, two steps in flight)."""
-    return frozenset(entry.row for step in world.steps if step.part < len(execute.PARTS) for entry in step.scheduled)
+    return frozenset(entry.row for step in world.steps if step.part < len(world.config.parts) for entry in step.scheduled)
 
 
 def vacate(world: World, live: dict[int, Request], busy: frozenset[int]) -> Worker:

@@ -88,4 +88,49 @@ class Record:
     rejected: int = 0
     """Output: drafts of the chunk that are not among the tokens delivered; unless it is late, ``computed`` falls by them."""
     events: tuple[Event, ...] = ()
-    """Every action, with ``Config.events``: what the device's key map announced, in the order of its changes (3.7)."""
+    """Every action, with ``Config.events``: what the device's key map announced, in the order of its changes, then the host's
+    (3.7)."""
+    external: int = 0
+    """LookupExternal: tokens of the host's hit behind the start; its blocks per group are in ``lists``."""
+    pairs: tuple[tuple[int, int, int, int], ...] = ()
+    """Allocate, a load: (group, column, device block, host block) of every copy that it asks for (T29)."""
+    queries: int = 0
+    """Allocate, admitted for the first time with a connector: tokens that were not hit locally (CN-3)."""
+    hits: int = 0
+    """Allocate, as for ``queries``: external tokens that were accepted (CN-3)."""
+    destinations: tuple[int, ...] = ()
+    """Drain: attention blocks of the plan that an asynchronous load fills, taken off ``zeroed`` (T0 b, LD-8)."""
+    store_event: int = NONE
+    """BuildMetadata: the store event of the step, NONE for none. The next three are index-parallel (IP-1)."""
+    store_device: tuple[int, ...] = ()
+    """BuildMetadata, Finish: device blocks to be stored; at Finish those that are queued for the next step."""
+    store_host: tuple[int, ...] = ()
+    """BuildMetadata, Finish: the host blocks that they go to."""
+    store_meta: tuple[tuple[tuple[int, int], ...], ...] | None = None
+    """BuildMetadata, Finish: per block (prefix node, payload tokens) of its events; None without events."""
+    outcomes: tuple[tuple[int, int, int, int, str], ...] = ()
+    """BuildMetadata: (request, group, block, boundary, outcome) of every handoff; outcomes are the counters' names (T24)."""
+    load_event: int = NONE
+    """BuildMetadata: the load event of the step, NONE for none."""
+    load_device: tuple[int, ...] = ()
+    """BuildMetadata: device blocks to be loaded, index-parallel with ``load_host``."""
+    load_host: tuple[int, ...] = ()
+    """BuildMetadata: the host blocks that they come from."""
+    load_requests: tuple[int, ...] = ()
+    """BuildMetadata: the requests of the load event, in their order."""
+    flush: bool = False
+    """BuildMetadata, with a host tier: the step waits for running transfers, since its plan preempted somebody (T0 a)."""
+    offered: tuple[tuple[int, ...], ...] | None = None
+    """Finish: the tables that connectors are given (T32.3); None without connectors."""
+    computed: int = 0
+    """Promote: tokens of the request that count as computed."""
+    freed: bool = False
+    """CompleteLoad: the request had finished, and its blocks were freed now."""
+    counters: tuple[int, ...] = ()
+    """ReadCounters: what was counted since the last reading, in the order of ``Counters``."""
+    gauge: int = 0
+    """ReadCounters: host blocks of running, queued and abandoned stores (CN-5)."""
+    pending_work: bool = False
+    """Dispatch, Finish, CompleteStore: a store is queued or running, so the engine has to keep stepping (LV-7)."""
+    notices: tuple[str, ...] = ()
+    """LookupExternal, BuildMetadata: the kinds of notice given for the first time (CN-6)."""

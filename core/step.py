@@ -40,6 +40,7 @@ from kvproof.core.errors import (
     UnknownAction,
     VictimInFlight,
 )
+from kvproof.core.offload import door
 from kvproof.core.records import Record
 from kvproof.core.world import NONE, Hit, Phase, Request, Status, Step, World
 
@@ -381,8 +382,8 @@ def _dispatch(world: World, action: act.Dispatch) -> tuple[World, Record]:
 
 
 def _execute(world: World, action: act.Execute) -> tuple[World, Record]:
-    pending = [candidate for candidate in world.steps if candidate.part < len(execute.PARTS)]
-    expected = execute.PARTS[pending[0].part] if pending else "no part"
+    pending = [candidate for candidate in world.steps if candidate.part < len(world.config.parts)]
+    expected = world.config.parts[pending[0].part] if pending else "no part"
     if action.part != expected:
         raise ExecutionOrder(f"part {action.part!r} is out of order: {expected} is next (T0)", expected=expected)
     if action.part in execute.POSITIONED and requests.waits_for_output(world, pending[0]):
@@ -391,7 +392,7 @@ def _execute(world: World, action: act.Execute) -> tuple[World, Record]:
         )
     memory, world, reads = execute.run_part(world, pending[0], action.part)
     done = evolve(pending[0], part=pending[0].part + 1)
-    kept = not (done.part == len(execute.PARTS) and not done.due)
+    kept = not (done.part == len(world.config.parts) and not done.due)
     steps = tuple(
         done if candidate is pending[0] else candidate for candidate in world.steps if kept or candidate is not pending[0]
     )
@@ -402,7 +403,7 @@ def _execute(world: World, action: act.Execute) -> tuple[World, Record]:
 
 def executed_step(world: World) -> Step:
     """Return the oldest executed step whose output is due. Raises ExecutionOrder."""
-    if not world.steps or world.steps[0].part < len(execute.PARTS):
+    if not world.steps or world.steps[0].part < len(world.config.parts):
         raise ExecutionOrder("no executed step waits for its output: execute the oldest step first (T36)")
     return world.steps[0]
 
@@ -460,4 +461,5 @@ _HANDLERS: dict[type[act.Action], Callable[[World, Any], tuple[World, Record]]] 
     act.ResetCache: _reset,
     act.EvictBlocks: _evict,
     act.AppendRows: _append_rows,
+    **door.HANDLERS,
 }

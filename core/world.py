@@ -8,6 +8,8 @@ from attrs import frozen
 
 from kvproof.core import pool as pools
 from kvproof.core.config import Config
+from kvproof.core.offload import state as hosts
+from kvproof.core.offload.state import Host
 from kvproof.core.pool import Pool
 from kvproof.core.prefixes import Prefixes
 
@@ -26,11 +28,15 @@ class Phase(IntEnum):
 
 
 class Status(IntEnum):
-    """Status of a live request (3.3); a finished request leaves the world."""
+    """Status of a live request (3.3); a finished request leaves the world.
+
+    LOADING: it holds blocks that an asynchronous load fills (``WAITING_REMOTE``).
+    """
 
     WAITING = 0
     RUNNING = 1
     PREEMPTED = 2
+    LOADING = 3
 
 
 @frozen(slots=True)
@@ -61,6 +67,7 @@ class Request:
 
     ``in_flight`` is scheduled and not processed, ``placeholders`` counted in ``computed`` without a known token,
     ``stale`` the part of ``in_flight`` dispatched before the last preemption, to be ignored if ``drop_stale`` (T31, T36).
+    ``loaded``: a load is complete and promoted, the request waits with the blocks it holds for its continuing allocation (T30).
     """
 
     request: int
@@ -78,6 +85,7 @@ class Request:
     placeholders: int = 0
     stale: int = 0
     drop_stale: bool = False
+    loaded: bool = False
 
 
 @frozen(slots=True)
@@ -99,7 +107,8 @@ class Scheduled:
     which a connector loads up to ``start`` (equal to ``start`` without external tokens). ``drafts`` are the draft tokens
     that end the chunk. ``samples``: the chunk reaches the end of the tokens before the drafts, so its output carries at least
     one token. ``tip`` is the prefix node of the chunk's last token; while tokens of it are still to come from an earlier
-    step's output it is that of the last one known, ``pending`` tokens before the drafts (T0 part 7, T36).
+    step's output it is that of the last one known, ``pending`` tokens before the drafts (T0 part 7, T36). ``loaded``: it goes
+    on behind a completed asynchronous load, with blocks of its own and nothing adopted in this plan (T30).
     """
 
     request: int
@@ -112,6 +121,7 @@ class Scheduled:
     pending: int = 0
     tip: int = NONE
     row: int = NONE
+    loaded: bool = False
 
 
 @frozen(slots=True)
@@ -130,7 +140,7 @@ class Plan:
     ``copies`` are (group, source, destination), ``handoffs`` (request, group, block, boundary), ``zero`` (group, block) in
     the order of taking, ``cached`` the keys (node, group, request) that recurrent groups registered, ``undo`` the key
     records per request for T39, ``preempted`` the requests preempted by this plan, ``preempted_before`` those preempted
-    between the last plan and it.
+    between the last plan and it. ``store`` and ``load`` are the events that the metadata of the step names, NONE for none.
     """
 
     scheduled: tuple[Scheduled, ...] = ()
@@ -141,13 +151,16 @@ class Plan:
     undo: tuple[tuple[int, tuple[KeyRecord, ...]], ...] = ()
     preempted: tuple[int, ...] = ()
     preempted_before: tuple[int, ...] = ()
+    store: int = NONE
+    load: int = NONE
 
 
 @frozen(slots=True)
 class Step:
     """A dispatched step: what it runs, the next execute sub-phase, and the requests whose output is due (T0, T36).
 
-    ``opened``: its first output was processed, and with it the frees that waited for it (T36.1).
+    ``opened``: its first output was processed, and with it the frees that waited for it (T36.1). With a host tier, ``store``
+    and ``load`` are the events built into it, NONE for none, and ``flush`` tells whether its plan preempted somebody.
     """
 
     scheduled: tuple[Scheduled, ...]
@@ -156,6 +169,9 @@ class Step:
     part: int
     due: tuple[int, ...]
     opened: bool = False
+    store: int = NONE
+    load: int = NONE
+    flush: bool = False
 
 
 @frozen(slots=True)
@@ -187,7 +203,7 @@ class World:
     """Everything. ``contents`` says per block what is really in it (see ``contents``).
 
     ``deferred`` are the frees that wait, oldest first; ``issued`` and ``processed`` count the steps with tokens that were
-    dispatched and whose output processing began, if freeing is deferred (3.4).
+    dispatched and whose output processing began, if freeing is deferred (3.4). ``host`` is the host tier, None without one.
     """
 
     config: Config
@@ -203,6 +219,7 @@ class World:
     deferred: tuple[DeferredFree, ...] = ()
     issued: int = 0
     processed: int = 0
+    host: Host | None = None
 
 
 def new_world(config: Config) -> World:
@@ -225,4 +242,5 @@ def new_world(config: Config) -> World:
             columns=((NONE,) * len(config.groups),) * count,
             accepted=(1,) * count,
         ),
+        host=None if config.offload is None else hosts.new_host(config.offload.num_blocks, config.events),
     )

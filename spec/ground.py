@@ -18,6 +18,7 @@ from kvproof.spec import naive
 
 NULL = 0
 PARTS: tuple[str, ...] = ("zero", "copy", "load", "precopy", "forward")
+"""The sub-phases of a step without a host tier, in the order of T0."""
 """The parts of an executed step in their order (T0)."""
 MISSING = -1
 PLANNING = (Phase.PLAN_RUNNING, Phase.PLAN_WAITING)
@@ -323,9 +324,22 @@ def references(world: World) -> list[int]:
     return count
 
 
+def parts(config: Config) -> tuple[str, ...]:
+    """Return the execute sub-phases of a step, in the order of T0.
+
+    With a host tier a step waits for running transfers if it preempted somebody, at first or just before the forward, and
+    submits its own at the end.
+    """
+    if config.offload is None:
+        return PARTS
+    if config.offload.flush == "first":
+        return ("flush", *PARTS, "submit")
+    return (*PARTS[:-1], "flush", PARTS[-1], "submit")
+
+
 def at_rest(world: World) -> bool:
     """Tell whether no plan is open and every dispatched step has been executed (section 5)."""
-    return world.phase is Phase.IDLE and all(step.part >= len(PARTS) for step in world.steps)
+    return world.phase is Phase.IDLE and all(step.part >= len(parts(world.config)) for step in world.steps)
 
 
 # --- the worker -----------------------------------------------------------------------------------------------------
@@ -334,7 +348,7 @@ def at_rest(world: World) -> bool:
 def pending_step(world: World) -> Step | None:
     """Return the oldest step that still has a part to execute."""
     for step in world.steps:
-        if step.part < len(PARTS):
+        if step.part < len(parts(world.config)):
             return step
     return None
 

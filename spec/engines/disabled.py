@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvproof.core import actions as act
-from kvproof.core import errors, execute
+from kvproof.core import errors
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.errors import Refusal
@@ -94,7 +94,7 @@ def _unknown(world: World) -> list[Attempt]:
 
 def _not_due(world: World) -> type[Refusal]:
     """Return the refusal of an output that is not due: of a request, or of every one as long as the step is not executed."""
-    executed = bool(world.steps) and world.steps[0].part == len(execute.PARTS)
+    executed = bool(world.steps) and world.steps[0].part == len(world.config.parts)
     return errors.NotScheduled if executed else errors.ExecutionOrder
 
 
@@ -126,7 +126,7 @@ def _bad_execution(world: World) -> list[Attempt]:
     due, part = flight.due_part(world), flight.next_part(world)
     return [
         (act.Execute(name), (errors.OutputPending if name == due else errors.ExecutionOrder,))
-        for name in execute.PARTS
+        for name in world.config.parts
         if name != part
     ]
 

@@ -9,7 +9,6 @@ violation (LV-9), and so is an action of ``disabled`` that it accepts, answers w
 from __future__ import annotations
 
 from kvproof.core import actions as act
-from kvproof.core import execute
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.world import NONE, Hit, Phase, Request, Status, World
@@ -113,7 +112,7 @@ def withdrawals_of(request: Request) -> list[Action]:
 
 def free_rows(world: World) -> list[int]:
     """Return the rows that no request owns and that no dispatched step still reads."""
-    busy = {entry.row for step in world.steps if step.part < len(execute.PARTS) for entry in step.scheduled}
+    busy = {entry.row for step in world.steps if step.part < len(world.config.parts) for entry in step.scheduled}
     return [row for row, owner in enumerate(world.worker.owners) if owner == NONE and row not in busy]
 
 

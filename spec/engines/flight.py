@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kvproof.core import execute
 from kvproof.core.world import Request, Scheduled, Step, World
 
 WAITING_PARTS = ("precopy", "forward")
@@ -21,13 +20,13 @@ def live(world: World, number: int) -> Request | None:
 
 def unexecuted(world: World) -> Step | None:
     """Return the oldest step that is not executed to its end, None if there is none (T0)."""
-    return next((step for step in world.steps if step.part < len(execute.PARTS)), None)
+    return next((step for step in world.steps if step.part < len(world.config.parts)), None)
 
 
 def due_part(world: World) -> str | None:
     """Return the execute sub-phase that the oldest unexecuted step is at (T0)."""
     step = unexecuted(world)
-    return None if step is None else execute.PARTS[step.part]
+    return None if step is None else world.config.parts[step.part]
 
 
 def shares(world: World, number: int) -> Iterator[tuple[Step, Scheduled]]:
@@ -75,7 +74,7 @@ def next_part(world: World) -> str | None:
 
 def outputs_due(world: World) -> tuple[int, ...]:
     """Return the requests whose output may be processed now: those of the oldest step, once it is executed (T36)."""
-    if world.steps and world.steps[0].part == len(execute.PARTS):
+    if world.steps and world.steps[0].part == len(world.config.parts):
         return world.steps[0].due
     return ()
 

@@ -160,7 +160,7 @@ def _kept_later(world: World, step: Step, place: tuple[int, int], claim: list[in
     has given to somebody else: to a request that will write it, or as the copy to which a producer's keys moved.
     """
     group, block = place
-    later = [known for known in world.steps if known is not step and known.part < len(ground.PARTS)]
+    later = [known for known in world.steps if known is not step and known.part < len(ground.parts(world.config))]
     copies = (*world.plan.copies, *(copy for known in later for copy in known.copies))
     if any((of, destination) == (group, block) for of, _, destination in copies):
         return True

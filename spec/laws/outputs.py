@@ -173,7 +173,7 @@ def computed_alone(config: Config, context: int, tokens: tuple[int, ...], spelli
             return None
         done = max(entry.start + entry.amount for entry in moment.after.plan.scheduled)
         sampled = Output(0, (0,) if done == len(tokens) else ())
-        parts: tuple[Action, ...] = tuple(Execute(part) for part in ground.PARTS)
+        parts: tuple[Action, ...] = tuple(Execute(part) for part in ground.parts(world.config))
         for action in (Drain(), BuildMetadata(), Dispatch(), *parts, sampled, BeginStep()):
             moment = judge.attempt(moment.after, action)
             if moment.refusal is not None:

@@ -131,7 +131,7 @@ def _selected_states(world: World, request: Request, entry: Scheduled) -> list[E
 
     Not judged once a later step of the request has moved its running state.
     """
-    moved = ground.PARTS.index("precopy")
+    moved = ground.parts(world.config).index("precopy")
     if world.worker.owners[entry.row] != request.request or any(
         step.part > moved and other.request == request.request for step in world.steps for other in step.scheduled
     ):

@@ -14,7 +14,6 @@ from typing import Any
 from attrs import define, field, frozen
 
 from kvproof.core import actions as act
-from kvproof.core import execute
 from kvproof.core.actions import Action
 from kvproof.core.config import VLLM_0_33_0, Config, Profile
 from kvproof.core.errors import ConfigError
@@ -344,7 +343,7 @@ def _end_step(driver: _Driver, operation: Operation) -> None:
     _equal("finished", sorted(driver.finished), sorted(args.finished))
     driver.finished.clear()
     _equal("preempted", sorted(names[request] for request in dispatch.preempted), sorted(args.preempted))
-    for part in execute.PARTS:
+    for part in driver.config.parts:
         driver.act(act.Execute(part))
     for step in driver.world.steps:
         known = {request.request: request.num_tokens for request in driver.world.requests}
