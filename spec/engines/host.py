@@ -30,10 +30,8 @@ def pinned(world: World, number: int) -> PendingHit | None:
 
 
 def load_of(world: World, number: int) -> Load | None:
-    """Return the load of a request that is not complete, None if there is none (T29, T30)."""
-    if world.host is None:
-        return None
-    return next((load for load in world.host.loads if load.request == number), None)
+    """Return the load of a request that is not complete, abandoned or not; None if there is none (T29, T30, T34)."""
+    return next((load for load in loads(world) if load.request == number), None)
 
 
 def stores(world: World) -> list[Store]:

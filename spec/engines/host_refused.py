@@ -92,9 +92,9 @@ def _bad_load_reports(world: World) -> list[Attempt]:
         if load.stage is not Stage.COPIED:
             found.append((act.CompleteLoad(load.request), (errors.NothingLoaded, errors.TransferOrder)))
             continue
-        request = flight.live(world, load.request)
-        if request is not None and not load.finished:
-            beyond = request.computed + world.config.scheduler_block_size
+        live = flight.live(world, load.request)
+        if live is not None and not load.finished:
+            beyond = live.computed + world.config.scheduler_block_size
             for valid in (-1, beyond):
                 found.append((act.CompleteLoad(load.request, failed=True, valid=valid), (errors.LoadMismatch,)))
     return found

@@ -63,7 +63,9 @@ SCOPES: tuple[Scope, ...] = (
         num_blocks=9,
         offload=Offload(num_blocks=4, workers=2, store_submission="next_step"),
     ),
-    scope("fa4-m4-n2-lazy", full(4), mamba(4), dcp_size=2, max_model_len=28, num_blocks=10, offload=Offload("lazy", num_blocks=9)),
+    scope(
+        "fa4-m4-n2-lazy", full(4), mamba(4), dcp_size=2, max_model_len=28, num_blocks=10, offload=Offload("lazy", num_blocks=9)
+    ),
     scope(
         "fa8-m2-host",
         full(8),
@@ -128,7 +130,13 @@ SCOPES: tuple[Scope, ...] = (
         quick=True,
     ),
     scope(
-        "fa2-w4-n2-lazy", full(2), window(4, 6), dcp_size=2, max_model_len=28, num_blocks=14, offload=Offload("lazy", num_blocks=10)
+        "fa2-w4-n2-lazy",
+        full(2),
+        window(4, 6),
+        dcp_size=2,
+        max_model_len=28,
+        num_blocks=14,
+        offload=Offload("lazy", num_blocks=10),
     ),
     scope(
         "fa4-m4-w4-n2-host",
