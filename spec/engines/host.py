@@ -144,17 +144,13 @@ def load_reports(world: World) -> list[Action]:
 
 
 def valid_prefixes(world: World, load: Load) -> tuple[int, ...]:
-    """Return how many leading tokens may be there after a load failed, nothing first (T30).
-
-    What was hit locally is there, unless nothing is kept. Without groups that forget, any block of every group may be the
-    last one.
-    """
+    """Return how many leading tokens may be there after a load failed: none, all but the last one, and whole blocks (T30)."""
     request = flight.live(world, load.request)
-    if load.finished or request is None or not prefix_closed(world.config):
+    if load.finished or request is None:
         return (0,)
     unit = world.config.scheduler_block_size
     inside = range(unit, request.computed, unit)
-    return tuple(dict.fromkeys((0, *inside[:1], *inside[-1:])))
+    return tuple(dict.fromkeys((0, request.computed - 1, *inside[:1], *inside[-1:])))
 
 
 def disturb(world: World) -> list[Action]:
