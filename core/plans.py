@@ -7,6 +7,7 @@ from attrs import evolve
 from kvproof.core import freeing, geometry, requests, worker
 from kvproof.core.config import Config
 from kvproof.core.errors import TooManyRunning
+from kvproof.core.offload import loads
 from kvproof.core.prefixes import Prefixes
 from kvproof.core.records import Record
 from kvproof.core.world import NONE, Phase, Plan, Request, Scheduled, Status, Step, Worker, World
@@ -29,9 +30,12 @@ def drain(world: World) -> tuple[World, Record]:
     handoffs = tuple(sorted(plan.handoffs, key=lambda handoff: handoff[1]))
     world = freeing.free_ends(world, copy_ends(copies))
     # Copies and the zero list stay with the plan until dispatch, they just hold no references of it any more.
-    plan = evolve(plan, copies=copies, handoffs=left_over_handoffs(plan), undo=())
+    loaded = loads.destinations(world)
+    filled = evolve(plan, zero=tuple(entry for entry in plan.zero if entry[1] in loaded))
+    zero = tuple(entry for entry in plan.zero if entry[1] not in loaded)
+    plan = evolve(plan, copies=copies, handoffs=left_over_handoffs(plan), zero=zero, undo=())
     world = evolve(world, phase=Phase.DRAINED, plan=plan, hit=None)
-    return world, Record("Drain", copies=copies, handoffs=handoffs, zeroed=zero_list(plan))
+    return world, Record("Drain", copies=copies, handoffs=handoffs, zeroed=zero_list(plan), destinations=zero_list(filled))
 
 
 def zero_list(plan: Plan) -> tuple[int, ...]:
@@ -51,8 +55,24 @@ def left_over_handoffs(plan: Plan) -> tuple[tuple[int, int, int, int], ...]:
 
 
 def build(world: World) -> tuple[World, Record]:
-    """Build the metadata of the step (T0 part 6); without connectors nothing but the phase changes."""
-    return evolve(world, phase=Phase.BUILT), Record("BuildMetadata")
+    """Build the metadata of the step (T0 part 6); without a host tier nothing but the phase changes."""
+    if world.host is None:
+        return evolve(world, phase=Phase.BUILT), Record("BuildMetadata")
+    world, event, device, blocks, asking = loads.issue(world, world.host)
+    record = Record(
+        "BuildMetadata",
+        load_event=event,
+        load_device=device,
+        load_host=blocks,
+        load_requests=asking,
+        flush=needs_flush(world.plan),
+    )
+    return evolve(world, phase=Phase.BUILT, plan=evolve(world.plan, load=event)), record
+
+
+def needs_flush(plan: Plan) -> bool:
+    """Tell whether a step waits for the running transfers: somebody was preempted for it (T0 a)."""
+    return bool(plan.preempted or plan.preempted_before)
 
 
 def dispatch(world: World) -> tuple[World, Record]:
@@ -72,6 +92,9 @@ def dispatch(world: World) -> tuple[World, Record]:
         zero=zero_list(plan),
         part=0,
         due=tuple(entry.request for entry in entries),
+        store=plan.store,
+        load=plan.load,
+        flush=world.host is not None and needs_flush(plan),
     )
     world = evolve(
         world,
