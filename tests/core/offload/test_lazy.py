@@ -40,17 +40,18 @@ def finished(num_blocks: int = 40, host_blocks: int = 20, chunk: int = 8) -> Hos
 
 def test_blocks_near_the_front_of_the_queue_are_stored() -> None:
     """The walk covers twice the blocks of a step; what it stores leaves the queue and comes back behind (T33)."""
-    driver = finished(num_blocks=6)
-    assert lazy.target(driver.world.config) == 4
-    assert driver.world.pool.free == (5, 4, 3, 2, 1)
+    driver = finished(num_blocks=6, chunk=4)
+    assert lazy.target(driver.world.config) == 2
+    assert (driver.host.cursor, driver.world.pool.free) == (5, (5, 4, 3, 2, 1))
     built = driver.empty_step()
-    assert pairs(built) == [(4, 1), (3, 2), (2, 3)]
+    assert pairs(built) == [(4, 1), (3, 2)]
     assert built.store_meta is None
-    assert driver.world.pool.free == (5, 1)
+    assert driver.world.pool.free == (5, 2, 1)
     assert driver.complete(0).done
-    assert driver.world.pool.free == (5, 1, 4, 3, 2)
-    assert driver.host_keys(0) == {16: [1], 12: [2], 8: [3]}
-    assert driver.empty_step().store_device == (1,)
+    assert driver.world.pool.free == (5, 2, 1, 4, 3)
+    assert driver.host_keys(0) == {16: [1], 12: [2]}
+    assert driver.empty_step().store_device == ()
+    assert driver.host.cursor == 3
 
 
 def test_no_more_than_the_host_has_room_for() -> None:
@@ -58,26 +59,27 @@ def test_no_more_than_the_host_has_room_for() -> None:
     driver = finished(num_blocks=6, host_blocks=2)
     assert pairs(driver.empty_step()) == [(4, 1)]
     assert driver.host.cursor == 4
+    driver.complete(0)
+    assert driver.world.pool.free == (5, 3, 2, 1, 4)
+    assert driver.host.cursor == 4
+    assert driver.empty_step().store_event == -1
 
 
 def test_the_cursor_stays_where_the_walk_ended() -> None:
     """A walk that found nothing goes on behind its last block; it starts anew once that block is used (T33)."""
-    driver = finished(num_blocks=20, host_blocks=20)
-    assert driver.world.pool.free[:5] == (5, 6, 7, 8, 9)
-    assert driver.empty_step().store_event == -1
-    assert driver.host.cursor == 8
+    driver = Hosted(hosted(Group(FULL, 4), offload=LAZY, max_chunk=4))
     driver.empty_step()
-    assert driver.host.cursor == 12
-    driver.submit(1, (7,) * 8)
-    for _ in range(1):
-        driver.chunk(1, 8)
-    assert driver.host.cursor == 16
-    driver.submit(2, (8,) * 60)
-    for _ in range(6):
-        driver.chunk(2, 8)
-    assert driver.world.pool.ref[16] == 1
+    assert driver.host.cursor == 2
     driver.empty_step()
-    assert driver.host.cursor != 16
+    assert driver.host.cursor == 4
+    for request in range(8):
+        driver.submit(request, (request, request))
+    driver.do(act.BeginStep())
+    for request in range(8):
+        driver.allocate(request, 2)
+    assert (driver.world.pool.ref[4], driver.world.pool.free[0]) == (1, 9)
+    driver.close()
+    assert driver.host.cursor == 10
 
 
 def test_what_the_host_has_is_not_stored_again() -> None:
