@@ -7,7 +7,7 @@ from attrs import evolve
 from kvproof.core import freeing, geometry, requests, worker
 from kvproof.core.config import Config
 from kvproof.core.errors import TooManyRunning
-from kvproof.core.offload import loads
+from kvproof.core.offload import counters, loads, metadata
 from kvproof.core.prefixes import Prefixes
 from kvproof.core.records import Record
 from kvproof.core.world import NONE, Phase, Plan, Request, Scheduled, Status, Step, Worker, World
@@ -33,7 +33,8 @@ def drain(world: World) -> tuple[World, Record]:
     loaded = loads.destinations(world)
     filled = evolve(plan, zero=tuple(entry for entry in plan.zero if entry[1] in loaded))
     zero = tuple(entry for entry in plan.zero if entry[1] not in loaded)
-    plan = evolve(plan, copies=copies, handoffs=left_over_handoffs(plan), zero=zero, undo=())
+    offered = handoffs if world.host is not None else ()
+    plan = evolve(plan, copies=copies, handoffs=left_over_handoffs(plan), zero=zero, undo=(), drained=offered)
     world = evolve(world, phase=Phase.DRAINED, plan=plan, hit=None)
     return world, Record("Drain", copies=copies, handoffs=handoffs, zeroed=zero_list(plan), destinations=zero_list(filled))
 
@@ -56,23 +57,9 @@ def left_over_handoffs(plan: Plan) -> tuple[tuple[int, int, int, int], ...]:
 
 def build(world: World) -> tuple[World, Record]:
     """Build the metadata of the step (T0 part 6); without a host tier nothing but the phase changes."""
-    if world.host is None:
-        return evolve(world, phase=Phase.BUILT), Record("BuildMetadata")
-    world, event, device, blocks, asking = loads.issue(world, world.host)
-    record = Record(
-        "BuildMetadata",
-        load_event=event,
-        load_device=device,
-        load_host=blocks,
-        load_requests=asking,
-        flush=needs_flush(world.plan),
-    )
-    return evolve(world, phase=Phase.BUILT, plan=evolve(world.plan, load=event)), record
-
-
-def needs_flush(plan: Plan) -> bool:
-    """Tell whether a step waits for the running transfers: somebody was preempted for it (T0 a)."""
-    return bool(plan.preempted or plan.preempted_before)
+    if world.host is not None:
+        return metadata.build(world, world.host)
+    return evolve(world, phase=Phase.BUILT), Record("BuildMetadata")
 
 
 def dispatch(world: World) -> tuple[World, Record]:
@@ -94,7 +81,7 @@ def dispatch(world: World) -> tuple[World, Record]:
         due=tuple(entry.request for entry in entries),
         store=plan.store,
         load=plan.load,
-        flush=world.host is not None and needs_flush(plan),
+        flush=world.host is not None and metadata.flushes(plan),
     )
     world = evolve(
         world,
@@ -112,6 +99,7 @@ def dispatch(world: World) -> tuple[World, Record]:
         scheduled=amounts,
         preempted=plan.preempted_before + plan.preempted,
         local_lengths=local_lengths(world, entries),
+        pending_work=world.host is not None and counters.pending_work(world.host),
     )
 
 

@@ -17,7 +17,7 @@ from kvproof.core.errors import (
     StatusError,
     UnknownRequest,
 )
-from kvproof.core.offload import external, loads
+from kvproof.core.offload import external, finishing, loads
 from kvproof.core.pool import Pool
 from kvproof.core.prefixes import Prefixes
 from kvproof.core.records import Record
@@ -199,6 +199,7 @@ def finish(world: World, request: Request) -> tuple[World, Record]:
     if world.config.children:
         world, request = null_at_finish(world, request)
         offered = offered_tables(world.config, request)
+    world, stored = finishing.finish_stores(world, request)
     if world.host is not None:
         world = evolve(world, host=external.drop_at_finish(world.host, request.request))
     world, loading = loads.at_finish(world, request)
@@ -207,7 +208,7 @@ def finish(world: World, request: Request) -> tuple[World, Record]:
         world = freeing.free_request(world, request)
     requests = tuple(other for other in world.requests if other.request != request.request)
     plan = forget_handoffs(world.plan, request.request)
-    record = Record("Finish", deferred=held, tails=tails, offered=offered)
+    record = evolve(stored, deferred=held, tails=tails, offered=offered)
     return evolve(world, requests=requests, plan=plan, hit=None), record
 
 

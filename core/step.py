@@ -69,7 +69,7 @@ def step(world: World, action: act.Action) -> tuple[World, Record]:
         known = ", ".join(known.__name__ for known in act.ACTIONS)
         raise UnknownAction(f"{type(action).__name__} is not an action; actions are {known}")
     done = handler(world, action)
-    return events.announced(*done) if done[0].pool.notes else done
+    return events.announced(*done) if events.noted(done[0]) else done
 
 
 def refusal(world: World, action: act.Action) -> Refusal | None:

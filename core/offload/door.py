@@ -8,7 +8,7 @@ from typing import Any
 from kvproof.core import actions as act
 from kvproof.core import phases, requests
 from kvproof.core.errors import LoadRunning, LookupMismatch, NoHostTier, NothingLoaded
-from kvproof.core.offload import external, loads, promotion, transfers
+from kvproof.core.offload import completion, counters, external, loads, promotion, reset, transfers
 from kvproof.core.offload.state import Host
 from kvproof.core.records import Record
 from kvproof.core.world import Phase, Status, World
@@ -55,8 +55,9 @@ def _run_load(world: World, action: act.RunLoad) -> tuple[World, Record]:
 
 
 def _complete_store(world: World, action: act.CompleteStore) -> tuple[World, Record]:
-    need_host(world, "CompleteStore")
-    raise NotImplementedError
+    host = need_host(world, "CompleteStore")
+    phases.need(world, "CompleteStore", Phase.IDLE)
+    return completion.complete(world, host, action.event, action.acks)
 
 
 def _complete_load(world: World, action: act.CompleteLoad) -> tuple[World, Record]:
@@ -66,13 +67,17 @@ def _complete_load(world: World, action: act.CompleteLoad) -> tuple[World, Recor
 
 
 def _reset_host(world: World, action: act.ResetHost) -> tuple[World, Record]:
-    need_host(world, "ResetHost")
-    raise NotImplementedError
+    del action
+    host = need_host(world, "ResetHost")
+    phases.need(world, "ResetHost", Phase.IDLE)
+    return reset.reset(world, host)
 
 
 def _read_counters(world: World, action: act.ReadCounters) -> tuple[World, Record]:
-    need_host(world, "ReadCounters")
-    raise NotImplementedError
+    del action
+    host = need_host(world, "ReadCounters")
+    phases.need(world, "ReadCounters", Phase.IDLE)
+    return counters.read(world, host)
 
 
 HANDLERS: dict[type[act.Action], Callable[[World, Any], tuple[World, Record]]] = {

@@ -9,8 +9,8 @@ from kvproof.core import contents, freeing, geometry, kinds
 from kvproof.core import pool as pools
 from kvproof.core.config import Config
 from kvproof.core.errors import ContractBroken, LoadMismatch, NothingLoaded
-from kvproof.core.offload import external
-from kvproof.core.offload.state import NONE, Host, Load, PendingHit, Stage, Track
+from kvproof.core.offload import external, tracks
+from kvproof.core.offload.state import NONE, Host, Load, PendingHit, Stage
 from kvproof.core.pool import NULL_BLOCK, Pool
 from kvproof.core.records import Record
 from kvproof.core.world import GroupState, Request, Status, World
@@ -60,7 +60,7 @@ def after_allocation(world: World, host: Host, request: Request, action: act.All
 
     ``request`` holds its tables already. Returns the copies of the load.
     """
-    host = tracked(world.config, host, request.request)
+    host = tracks.begin(world.config, host, request.request)
     pending = external.pending_hit(host, request.request)
     if not action.load or pending is None:
         return evolve(world, host=external.drop_unused(host, request.request)), ()
@@ -74,13 +74,6 @@ def after_allocation(world: World, host: Host, request: Request, action: act.All
         load_blocks=host.load_blocks + counted_when_asked(load),
     )
     return evolve(world, host=host, pool=pools.touch(world.pool, device)), pairs
-
-
-def tracked(config: Config, host: Host, request: int) -> Host:
-    """Return the host with a store side's record of a request, from its first admission on (T29, eager mode)."""
-    if config.offload is None or config.offload.mode != "eager" or any(track.request == request for track in host.tracks):
-        return host
-    return evolve(host, tracks=(*host.tracks, Track(request, (0,) * len(config.groups))))
 
 
 def mapping(world: World, request: Request, pending: PendingHit, accepted: int) -> Pairs:
@@ -149,32 +142,16 @@ def fence(world: World) -> int:
     return world.issued if held else 0
 
 
+def may_start(world: World, load: Load) -> bool:
+    """Tell whether a step's metadata may name a load: it waits, and the steps before it are processed (T36.1, COW-3)."""
+    return load.stage is Stage.WAITING and load.fence <= world.processed
+
+
 def destinations(world: World) -> frozenset[int]:
     """Return the device blocks that loads will fill: nobody zeroes them, loads are not ordered behind it (T0 b, LD-8)."""
     if world.host is None:
         return frozenset()
     return frozenset(block for load in world.host.loads for block in load.device)
-
-
-# --- issuing (T0 part 6) ------------------------------------------------------------------------------------------
-
-Issued = tuple[World, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-
-
-def issue(world: World, host: Host) -> Issued:
-    """Build the waiting loads whose fence is reached into the step's metadata, under one load event (T0 part 6, T36.1).
-
-    Returns the world, the event (NONE if no load is issued), device blocks, host blocks and requests.
-    """
-    ready = tuple(load for load in host.loads if load.event == NONE and load.fence <= world.processed)
-    if not ready:
-        return world, NONE, (), (), ()
-    event = host.next_load
-    rows = tuple(evolve(load, event=event, stage=Stage.BUILT) if load in ready else load for load in host.loads)
-    world = evolve(world, host=evolve(host, loads=rows, next_load=event + 1))
-    device = tuple(block for load in ready for block in load.device)
-    blocks = tuple(block for load in ready for block in load.host)
-    return world, event, device, blocks, tuple(load.request for load in ready)
 
 
 # --- completion and failure (T30) ---------------------------------------------------------------------------------
@@ -187,7 +164,7 @@ def find(host: Host, request: int) -> Load | None:
 
 def mentions(host: Host, request: int) -> bool:
     """Tell whether a transfer still stands for a request id: its load, or a store of its blocks (T30, 3.5)."""
-    return find(host, request) is not None or any(track.request == request for track in host.tracks)
+    return find(host, request) is not None or tracks.find(host, request) is not None
 
 
 def without(host: Host, load: Load) -> Host:
@@ -343,16 +320,14 @@ def marked(host: Host, load: Load, request: Request) -> Host:
 # --- reset (T34) --------------------------------------------------------------------------------------------------
 
 
-def at_reset(world: World, host: Host) -> World:
+def at_reset(world: World, host: Host) -> tuple[World, Host]:
     """Do the loads' part of a reset of the host tier (T34): issued ones run on, abandoned; waiting ones never start.
 
     The request of such a load would wait for ever: it starts again (LV-3).
     """
-    issued = tuple(load for load in host.loads if load.event != NONE)
-    waiting = tuple(load for load in host.loads if load.event == NONE)
-    world = evolve(world, host=evolve(host, loads=waiting, abandoned_loads=host.abandoned_loads + issued))
+    waiting = tuple(load for load in host.loads if not must_wait(load))
     for load in waiting:
-        assert world.host is not None, "the host tier stays"
-        world = give_back(world, world.host, load)
+        host = evolve(without(host, load), pool=pools.release(host.pool, load.host))
+        world = evolve(world, pool=pools.release(world.pool, load.device))
         world = start_again(world, next(other for other in world.requests if other.request == load.request))
-    return world
+    return world, evolve(host, loads=(), abandoned_loads=host.abandoned_loads + host.loads)
