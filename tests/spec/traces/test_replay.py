@@ -15,7 +15,7 @@ from kvproof.spec.cli import main
 from kvproof.spec.exits import ExitCode
 from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Evidence, Law, Moment
-from kvproof.spec.traces import archive, read, replay, summary
+from kvproof.spec.traces import archive, errors, read, replay, summary
 
 NAMED_RECORDINGS = 247
 NAMED_OPERATIONS = 19_438
@@ -158,13 +158,13 @@ def test_an_unknown_engine_is_refused() -> None:
     """A recording of an engine without a profile names the engines that have one."""
     lines = lines_of("d_cow_dcp2")
     lines[0]["engine"]["version"] = "0.1.0"
-    with pytest.raises(replay.ReplayError, match=r"no profile for vllm 0\.1\.0; known engines: vllm 0\.33\.0"):
+    with pytest.raises(errors.ReplayError, match=r"no profile for vllm 0\.1\.0; known engines: vllm 0\.33\.0"):
         replay.replay(from_lines(lines))
 
 
 def test_a_recording_beyond_the_model_is_refused() -> None:
     """What the model does not cover is named, never silently passed."""
-    with pytest.raises(replay.ReplayError, match="does not cover"):
+    with pytest.raises(errors.ReplayError, match="does not cover"):
         replay.replay(archive.open_recording("d_lazy"))
 
 
