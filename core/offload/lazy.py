@@ -32,6 +32,7 @@ def walk(config: Config, host: Host, choice: Choice) -> Host:
         if is_worth_it(choice, block):
             picked.append(block)
     choosing.store(choice, picked, ())
+    choice.in_flight.clear()  # a stored block is not in the free queue that is walked: no set is kept (T33)
     return evolve(host, cursor=cursor)
 
 
