@@ -40,7 +40,8 @@ def clear_cursors(host: Host, requests: Iterable[int]) -> Host:
     return evolve(
         host,
         tracks=tuple(
-            evolve(track, cursors=(0,) * len(track.cursors)) if track.request in gone else track for track in host.tracks
+            evolve(track, cursors=(0,) * len(track.cursors), told=()) if track.request in gone else track
+            for track in host.tracks
         ),
     )
 
