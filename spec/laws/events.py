@@ -66,7 +66,9 @@ def _by_tier(check: Callable[[Tier], Findings]) -> Callable[[Moment], Findings]:
 
     def judge(moment: Moment) -> Findings:
         findings = [found for tier in tiers(moment) if (found := check(tier)) is not None]
-        return [evidence for found in findings for evidence in found] if findings else None
+        if len(findings) < 2:
+            return findings[0] if findings else None
+        return [evidence for found in findings for evidence in found]
 
     return judge
 
