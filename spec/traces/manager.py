@@ -137,7 +137,7 @@ def _end_step(manager: Manager, operation: Operation) -> None:
 
 
 def _compare_zeroed(drain: Record, operation: Operation) -> None:
-    """Compare the zero list: a manager driven directly leaves the destinations of loads on it, in the order of taking (T0 b)."""
+    """Compare the zero list: a manager driven directly leaves destinations of loads on it, as taken (T0 b)."""
     if operation.result is None:
         return
     recorded = operation.result.zeroed
