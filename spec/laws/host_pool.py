@@ -109,9 +109,7 @@ def _pins_end_once(moment: Moment) -> Findings:
     before, host = hosts
     action, record = moment.action, moment.record
     ended: set[int] = set()
-    if isinstance(action, LookupExternal | Finish):
-        ended = {action.request}
-    elif isinstance(action, Allocate) and record is not None and record.admitted:
+    if isinstance(action, LookupExternal | Finish) or (isinstance(action, Allocate) and record is not None and record.admitted):
         ended = {action.request}
     elif isinstance(action, ResetHost):
         ended = {hit.request for hit in before.pending}
@@ -154,7 +152,9 @@ def _never_unpinned_between(moment: Moment) -> Findings:
         return None
     load = ground_host.load_of(after, action.request)
     return [
-        Evidence.of("the source of a load is not pinned", block=block, before=before.pool.ref[block], after=after.pool.ref[block])
+        Evidence.of(
+            "the source of a load is not pinned", block=block, before=before.pool.ref[block], after=after.pool.ref[block]
+        )
         for block in (load.host if load is not None else ())
         if before.pool.ref[block] < 1 or after.pool.ref[block] < 1
     ]
@@ -190,7 +190,9 @@ def _one_budget(moment: Moment) -> Findings:
     if before is None:
         return None
     if isinstance(moment.refusal, PoolExhausted | ContractBroken):
-        return [Evidence.of("storing takes more host blocks than are free", free=len(before.pool.free), **moment.refusal.values)]
+        return [
+            Evidence.of("storing takes more host blocks than are free", free=len(before.pool.free), **moment.refusal.values)
+        ]
     if moment.record is None or not moment.record.store_device:
         return None
     joined = {block for waiting in before.queued for block in waiting.host}
@@ -249,7 +251,7 @@ def _lazy_keeps_no_books(moment: Moment) -> Findings:
 def _numbers_grow(moment: Moment) -> Findings:
     """CP-11: event numbers only grow, across resets too; a report of an unknown event changes nothing."""
     hosts, action, record = _hosts(moment), moment.action, moment.record
-    if hosts is None or record is None or hosts[0] is hosts[1] and not isinstance(action, CompleteStore):
+    if hosts is None or record is None or (hosts[0] is hosts[1] and not isinstance(action, CompleteStore)):
         return None
     before, host = hosts
     found = []
