@@ -32,6 +32,7 @@ class Profile:
     checkpoint_column: Literal["own", "row"] = "own"
     positional_ids: Literal["table", "accumulated"] = "table"
     finish_tail: Literal["registered", "prompt"] = "registered"
+    finish_tail_groups: Literal["every", "first"] = "every"
     prompt_tail: Literal["P-1", "P"] = "P-1"
     partial_key_after_promotion: Literal["readd", "drop"] = "readd"
     zero_recurrent: Literal["no", "yes"] = "no"
@@ -58,6 +59,7 @@ VLLM_0_33_0 = Profile(
     checkpoint_column="row",
     positional_ids="accumulated",
     finish_tail="prompt",
+    finish_tail_groups="first",
 )
 PROFILES: tuple[Profile, ...] = (SOUND, VLLM_0_33_0)
 
