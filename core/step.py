@@ -131,7 +131,7 @@ def _allocate(world: World, action: act.Allocate) -> tuple[World, Record]:
     request = requests.find(world, action.request)
     if any(entry.request == action.request for entry in world.plan.scheduled):
         raise AlreadyScheduled(f"request {action.request} already has an amount in this plan")
-    sizes = (action.new_tokens, action.local, action.external, action.lookahead, *action.drafts)
+    sizes = (action.new_tokens, action.local, action.external, action.lookahead, action.reserved, *action.drafts)
     if min(sizes) < 0 or action.new_tokens == 0:
         raise NothingToAllocate(f"new tokens must be positive and no count or draft negative, got {sizes} (T16)")
     hit = None
@@ -144,7 +144,9 @@ def _allocate(world: World, action: act.Allocate) -> tuple[World, Record]:
     wanted = allocation.wanted_tokens(
         world.config, request, action.new_tokens, action.local, action.external, action.lookahead, action.drafts
     )
-    planned, record = allocation.allocate(with_drafts(world, request, wanted), request, wanted, lists, action.full_sequence)
+    planned, record = allocation.allocate(
+        with_drafts(world, request, wanted), request, wanted, lists, action.full_sequence, action.reserved
+    )
     return (planned if record.admitted else evolve(planned, prefixes=world.prefixes)), record
 
 
@@ -270,10 +272,10 @@ def check_end(world: World, request: Request, action: act.Allocate, start: int) 
             new_tokens=action.new_tokens,
             drafts=count,
         )
-    if count and world.config.snapshots and (request.status is not Status.RUNNING or action.new_tokens - count > 1):
+    if count and world.config.snapshots and action.new_tokens - count > 1:
         raise MisplacedDrafts(
-            f"{count} drafts end a chunk of {action.new_tokens} tokens: with Mamba-align groups they follow one token of a "
-            "running request, or the state before rejected drafts would have no column (3.6)",
+            f"{count} drafts end a chunk of {action.new_tokens} tokens: with Mamba-align groups they follow exactly one token, "
+            "or the state before rejected drafts would have no column (3.6)",
             new_tokens=action.new_tokens,
             drafts=count,
         )
@@ -302,6 +304,11 @@ def chunk_allowed(world: World, request: Request, start: int, amount: int) -> bo
     )
 
 
+def largest_prefill(config: Config) -> int:
+    """Return the largest chunk of a prefill that shares its steps: the step's tokens, or the limit of long prefills (T22.3)."""
+    return config.max_chunk if config.long_prefill is None else min(config.max_chunk, config.long_prefill)
+
+
 def clip(world: World, request: Request, start: int, wanted: int) -> int:
     """Return the tokens a chunk of ``wanted`` tokens from ``start`` is clipped to (T22)."""
     config = world.config
@@ -315,7 +322,7 @@ def clip(world: World, request: Request, start: int, wanted: int) -> int:
         hash_block=config.hash_block_size,
         fine=retention.clips_fine(config.fine_grained, config.hash_block_size, config.scheduler_block_size),
         junction=request.junction,
-        max_chunk=config.max_chunk,
+        max_chunk=largest_prefill(config),
         eagle=any(config.eagle),
         internal_checkpoint=config.checkpoint_alignment is not None,
         alignment=config.alignment,
@@ -338,8 +345,6 @@ def _running(world: World, action: str, request: int, *phases: Phase) -> Request
 
 def _preempt(world: World, action: act.Preempt) -> tuple[World, Record]:
     request = _running(world, "Preempt", action.request, Phase.PLAN_RUNNING, Phase.IDLE)
-    if world.phase is Phase.IDLE and request.in_flight:
-        raise StatusError(f"a step of request {action.request} is not processed yet: process its output first (T31)")
     if any(entry.request == action.request for entry in world.plan.scheduled):
         raise AlreadyScheduled(f"request {action.request} has an amount in this plan: withdraw it (T39)")
     _check_victim(world, request)
