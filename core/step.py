@@ -272,10 +272,10 @@ def check_end(world: World, request: Request, action: act.Allocate, start: int) 
             new_tokens=action.new_tokens,
             drafts=count,
         )
-    if count and world.config.snapshots and action.new_tokens - count > 1:
+    if count and not state_before_drafts(world.config, request, start, action.new_tokens, count):
         raise MisplacedDrafts(
-            f"{count} drafts end a chunk of {action.new_tokens} tokens: with Mamba-align groups they follow exactly one token, "
-            "or the state before rejected drafts would have no column (3.6)",
+            f"{count} drafts end a chunk of {action.new_tokens} tokens: with Mamba-align groups they follow one token, and at an "
+            "admission they end in its block, or the state before rejected drafts would have no column (3.6)",
             new_tokens=action.new_tokens,
             drafts=count,
         )
@@ -285,6 +285,21 @@ def check_end(world: World, request: Request, action: act.Allocate, start: int) 
             "or finish the request",
             end=end,
         )
+
+
+def state_before_drafts(config: Config, request: Request, start: int, amount: int, drafts: int) -> bool:
+    """Tell whether the state before the drafts of a chunk has a column of its own in every Mamba-align group (3.6, C-58).
+
+    It has behind one token of a running request. An admission leaves nulls before its running column, which is that of the
+    last draft: if the drafts end in a later block, a next chunk without drafts would fall back into a null column. Under
+    ``padded_admission = any`` nobody asks.
+    """
+    if amount - drafts > 1:
+        return not config.snapshots
+    if request.status is Status.RUNNING or config.profile.padded_admission == "any":
+        return True
+    sizes = (config.groups[group].block_size for group in config.snapshots)
+    return all(worker.column_of(start + 1, size) == worker.column_of(start + amount, size) for size in sizes)
 
 
 def chunk_allowed(world: World, request: Request, start: int, amount: int) -> bool:
