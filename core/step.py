@@ -274,8 +274,8 @@ def check_end(world: World, request: Request, action: act.Allocate, start: int) 
         )
     if count and not state_before_drafts(world.config, request, start, action.new_tokens, count):
         raise MisplacedDrafts(
-            f"{count} drafts end a chunk of {action.new_tokens} tokens: with Mamba-align groups they follow one token, and at an "
-            "admission they end in its block, or the state before rejected drafts would have no column (3.6)",
+            f"{count} drafts end a chunk of {action.new_tokens} tokens: with Mamba-align groups they follow one token, and at "
+            "an admission they end in its block, or the state before rejected drafts would have no column (3.6)",
             new_tokens=action.new_tokens,
             drafts=count,
         )

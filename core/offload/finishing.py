@@ -52,3 +52,5 @@ def flush(world: World, request: Request, track: Track, choice: Choice) -> None:
 def queued(choice: Choice) -> Queued:
     """Return what joins the next step's store event (T27, IP-3)."""
     return Queued(tuple(choice.blocks), tuple(choice.hosts), None if choice.meta is None else tuple(choice.meta))
+
+
