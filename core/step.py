@@ -8,11 +8,23 @@ from typing import Any
 from attrs import evolve
 
 from kvproof.core import actions as act
-from kvproof.core import allocation, events, execute, freeing, lookup, outputs, plans, prefixes, requests, retention, worker
+from kvproof.core import (
+    allocation,
+    events,
+    execute,
+    freeing,
+    lookup,
+    outputs,
+    phases,
+    plans,
+    prefixes,
+    requests,
+    retention,
+    worker,
+)
 from kvproof.core import pool as pools
 from kvproof.core.config import Config
 from kvproof.core.errors import (
-    AdmissionAfterPreemption,
     AlreadyScheduled,
     BeyondKnownTokens,
     BeyondModelLength,
@@ -21,6 +33,7 @@ from kvproof.core.errors import (
     DivergedHit,
     ExecutionOrder,
     HitTooLong,
+    LoadRunning,
     LookupMismatch,
     LookupMissing,
     MisalignedExternal,
@@ -32,7 +45,6 @@ from kvproof.core.errors import (
     Refusal,
     RowInUse,
     ShortExternal,
-    StaleOutput,
     StatusError,
     StepInFlight,
     TooManyDrafts,
@@ -40,18 +52,9 @@ from kvproof.core.errors import (
     UnknownAction,
     VictimInFlight,
 )
-from kvproof.core.offload import door
+from kvproof.core.offload import door, loads
 from kvproof.core.records import Record
 from kvproof.core.world import NONE, Hit, Phase, Request, Status, Step, World
-
-_NEXT = {
-    Phase.IDLE: "open a plan with BeginStep",
-    Phase.PLAN_RUNNING: "close the plan with Drain, BuildMetadata and Dispatch first",
-    Phase.PLAN_WAITING: "close the plan with Drain, BuildMetadata and Dispatch first",
-    Phase.DRAINED: "BuildMetadata is next",
-    Phase.BUILT: "Dispatch is next",
-}
-PLANNING = (Phase.PLAN_RUNNING, Phase.PLAN_WAITING)
 
 
 def step(world: World, action: act.Action) -> tuple[World, Record]:
@@ -66,7 +69,7 @@ def step(world: World, action: act.Action) -> tuple[World, Record]:
         known = ", ".join(known.__name__ for known in act.ACTIONS)
         raise UnknownAction(f"{type(action).__name__} is not an action; actions are {known}")
     done = handler(world, action)
-    return events.announced(*done) if done[0].pool.notes else done
+    return events.announced(*done) if events.noted(done[0]) else done
 
 
 def refusal(world: World, action: act.Action) -> Refusal | None:
@@ -78,23 +81,14 @@ def refusal(world: World, action: act.Action) -> Refusal | None:
     return None
 
 
-def _need_phase(world: World, action: str, *phases: Phase) -> None:
-    if world.phase not in phases:
-        wanted = " or ".join(phase.name for phase in phases)
-        raise PhaseError(
-            f"{action} needs phase {wanted}, the world is in {world.phase.name}: {_NEXT[world.phase]} (T0)",
-            phase=world.phase.name,
-        )
-
-
 def _submit(world: World, action: act.Submit) -> tuple[World, Record]:
-    _need_phase(world, "Submit", Phase.IDLE)
+    phases.need(world, "Submit", Phase.IDLE)
     return requests.submit(world, action)
 
 
 def _begin(world: World, action: act.BeginStep) -> tuple[World, Record]:
     del action
-    _need_phase(world, "BeginStep", Phase.IDLE)
+    phases.need(world, "BeginStep", Phase.IDLE)
     if len(world.steps) >= world.config.max_steps_in_flight:
         raise StepInFlight(
             f"{len(world.steps)} dispatched steps are not processed yet, {world.config.max_steps_in_flight} may be: execute "
@@ -105,18 +99,8 @@ def _begin(world: World, action: act.BeginStep) -> tuple[World, Record]:
 
 
 def _lookup(world: World, action: act.Lookup) -> tuple[World, Record]:
-    _need_phase(world, "Lookup", *PLANNING)
-    if world.plan.preempted:
-        raise AdmissionAfterPreemption("this plan preempted a request: admit in the next one (T0 part 3)")
-    request = requests.find(world, action.request)
-    if request.status is Status.RUNNING:
-        raise StatusError(f"request {request.request} is running: only waiting ones are looked up (T37)")
-    if requests.owes_late_output(request):
-        raise StaleOutput(
-            f"{request.stale} tokens of request {request.request} were in flight when it was preempted: process the outputs of "
-            "these steps before it is resumed (T37.1)",
-            stale=request.stale,
-        )
+    phases.need_admission(world, "Lookup")
+    request = requests.find_admissible(world, action.request)
     nodes = prefixes.boundary_nodes(world.prefixes, request.tip, world.config.hash_block_size)
     search = lookup.joint if action.common else lookup.lookup
     hit = search(world.config, world.pool, request, nodes)
@@ -127,27 +111,44 @@ def _lookup(world: World, action: act.Lookup) -> tuple[World, Record]:
 
 
 def _allocate(world: World, action: act.Allocate) -> tuple[World, Record]:
-    _need_phase(world, "Allocate", *PLANNING)
+    phases.need(world, "Allocate", *phases.PLANNING)
     request = requests.find(world, action.request)
     if any(entry.request == action.request for entry in world.plan.scheduled):
         raise AlreadyScheduled(f"request {action.request} already has an amount in this plan")
+    if request.status is Status.LOADING:
+        raise LoadRunning(
+            f"request {action.request} is loading: complete its load and promote it (T30)", request=action.request
+        )
     sizes = (action.new_tokens, action.local, action.external, action.lookahead, action.reserved, *action.drafts)
-    if min(sizes) < 0 or action.new_tokens == 0:
+    if min(sizes) < 0 or (action.new_tokens == 0 and not action.load):
         raise NothingToAllocate(f"new tokens must be positive and no count or draft negative, got {sizes} (T16)")
+    if action.load:
+        loads.check(world.config, door.need_host(world, "Allocate with load"), action)
     hit = None
-    if request.status is Status.RUNNING:
-        _check_running(world, action)
+    if request.status is Status.RUNNING or request.loaded:
+        _check_continuing(world, request, action)
     else:
         hit = _adopted_hit(world, action)
     check_amount(world, request, action)
     lists = ((),) * len(world.config.groups) if hit is None else adopted_lists(world.config, hit, action.local)
-    wanted = allocation.wanted_tokens(
-        world.config, request, action.new_tokens, action.local, action.external, action.lookahead, action.drafts
-    )
+    wanted = allocation.wanted_tokens(world.config, request, action)
     planned, record = allocation.allocate(
         with_drafts(world, request, wanted), request, wanted, lists, action.full_sequence, action.reserved
     )
-    return (planned if record.admitted else evolve(planned, prefixes=world.prefixes)), record
+    if not record.admitted:
+        return evolve(planned, prefixes=world.prefixes), record
+    if request.loaded:
+        planned = evolve(planned, phase=Phase.PLAN_WAITING)
+    return (planned, record) if hit is None else _tell_connectors(planned, request, action, record)
+
+
+def _tell_connectors(world: World, request: Request, action: act.Allocate, record: Record) -> tuple[World, Record]:
+    """Count what connectors brought to an admission, and let the host tier map its load (T29, CN-3)."""
+    queries, hits = allocation.external_counts(world.config, request, action, admitted=True)
+    pairs: loads.Pairs = ()
+    if world.host is not None:
+        world, pairs = loads.after_allocation(world, world.host, requests.find(world, action.request), action)
+    return world, evolve(record, pairs=pairs, queries=queries, hits=hits)
 
 
 def with_drafts(world: World, request: Request, wanted: allocation.Wanted) -> World:
@@ -157,11 +158,21 @@ def with_drafts(world: World, request: Request, wanted: allocation.Wanted) -> Wo
     return evolve(world, prefixes=prefixes.extend(world.prefixes, request.tip, wanted.drafts)[0])
 
 
-def _check_running(world: World, action: act.Allocate) -> None:
-    if world.phase is not Phase.PLAN_RUNNING:
+def _check_continuing(world: World, request: Request, action: act.Allocate) -> None:
+    """Check that a request may go on: a running one in part 2 of the plan, one behind its load in part 3 (T0, T37.4)."""
+    if request.loaded:
+        phases.need_admission(world, "Allocate")
+        _check_rows(world)
+    elif world.phase is not Phase.PLAN_RUNNING:
         raise PhaseError("running requests are planned before waiting ones (T0 part 2)", phase=world.phase.name)
-    if action.local or action.external:
-        raise LookupMismatch(f"request {action.request} is running and adopts nothing: local and external are 0 (T16.5)")
+    if action.local or action.external or action.load:
+        raise LookupMismatch(f"request {action.request} has its blocks and adopts nothing: local and external are 0 (T16.5)")
+
+
+def _check_rows(world: World) -> None:
+    """Refuse one more running request than there are rows for. Raises TooManyRunning."""
+    if sum(1 for request in world.requests if request.status is Status.RUNNING) >= world.config.max_running:
+        raise TooManyRunning(f"{world.config.max_running} requests run already: finish or preempt one first")
 
 
 def _adopted_hit(world: World, action: act.Allocate) -> Hit:
@@ -169,8 +180,8 @@ def _adopted_hit(world: World, action: act.Allocate) -> Hit:
     hit = world.hit
     if hit is None or hit.request != action.request:
         raise LookupMissing(f"request {action.request} is not running: look it up directly before (T37)")
-    if sum(1 for request in world.requests if request.status is Status.RUNNING) >= world.config.max_running:
-        raise TooManyRunning(f"{world.config.max_running} requests run already: finish or preempt one first")
+    if not action.load:
+        _check_rows(world)
     check_divergence(hit, action)
     aligned = hit.local - hit.local % world.config.scheduler_block_size
     if action.local not in ((hit.local, aligned) if action.external else (hit.local,)):
@@ -228,6 +239,8 @@ def check_amount(world: World, request: Request, action: act.Allocate) -> None:
             num_tokens=request.num_tokens,
         )
     check_end(world, request, action, start)
+    if action.load:
+        return
     if action.new_tokens > world.config.max_chunk or not chunk_allowed(world, request, start, action.new_tokens):
         raise ChunkNotClipped(
             f"a chunk of {action.new_tokens} tokens from {start} does not end where T22 lets it end: "
@@ -350,8 +363,8 @@ def clip(world: World, request: Request, start: int, wanted: int) -> int:
     return retention.close_open_blocks(start, amount, blocks)
 
 
-def _running(world: World, action: str, request: int, *phases: Phase) -> Request:
-    _need_phase(world, action, *phases)
+def _running(world: World, action: str, request: int, *legal: Phase) -> Request:
+    phases.need(world, action, *legal)
     found = requests.find(world, request)
     if found.status is not Status.RUNNING:
         raise StatusError(f"request {request} is {found.status.name}: only running ones are preempted (T31)")
@@ -385,19 +398,19 @@ def _withdraw(world: World, action: act.Withdraw) -> tuple[World, Record]:
 
 def _drain(world: World, action: act.Drain) -> tuple[World, Record]:
     del action
-    _need_phase(world, "Drain", *PLANNING)
+    phases.need(world, "Drain", *phases.PLANNING)
     return plans.drain(world)
 
 
 def _build(world: World, action: act.BuildMetadata) -> tuple[World, Record]:
     del action
-    _need_phase(world, "BuildMetadata", Phase.DRAINED)
+    phases.need(world, "BuildMetadata", Phase.DRAINED)
     return plans.build(world)
 
 
 def _dispatch(world: World, action: act.Dispatch) -> tuple[World, Record]:
     del action
-    _need_phase(world, "Dispatch", Phase.BUILT)
+    phases.need(world, "Dispatch", Phase.BUILT)
     return plans.dispatch(world)
 
 
@@ -429,24 +442,24 @@ def executed_step(world: World) -> Step:
 
 
 def _output(world: World, action: act.Output) -> tuple[World, Record]:
-    _need_phase(world, "Output", Phase.IDLE)
+    phases.need(world, "Output", Phase.IDLE)
     return outputs.process(world, action, executed_step(world))
 
 
 def _finish(world: World, action: act.Finish) -> tuple[World, Record]:
-    _need_phase(world, "Finish", Phase.IDLE)
+    phases.need(world, "Finish", Phase.IDLE)
     return requests.finish(world, requests.find(world, action.request))
 
 
 def _reset(world: World, action: act.ResetCache) -> tuple[World, Record]:
     del action
-    _need_phase(world, "ResetCache", Phase.IDLE)
+    phases.need(world, "ResetCache", Phase.IDLE)
     pool, done = pools.reset(world.pool)
     return evolve(world, pool=pool), Record("ResetCache", done=done)
 
 
 def _evict(world: World, action: act.EvictBlocks) -> tuple[World, Record]:
-    _need_phase(world, "EvictBlocks", Phase.IDLE)
+    phases.need(world, "EvictBlocks", Phase.IDLE)
     pool = world.pool
     for block in action.blocks:
         pool = pools.evict(pool, block)
@@ -454,7 +467,7 @@ def _evict(world: World, action: act.EvictBlocks) -> tuple[World, Record]:
 
 
 def _append_rows(world: World, action: act.AppendRows) -> tuple[World, Record]:
-    _need_phase(world, "AppendRows", Phase.IDLE)
+    phases.need(world, "AppendRows", Phase.IDLE)
     taken = world.worker.owners[action.row : action.row + 1] != (NONE,) or action.row in plans.busy_rows(world)
     if not 0 <= action.row < len(world.worker.owners) or taken:
         raise RowInUse(f"row {action.row} is not a free row of the worker: only dispatch writes owned rows")

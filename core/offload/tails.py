@@ -13,8 +13,7 @@ from kvproof.core.pool import NO_KEY, NULL_BLOCK
 
 if TYPE_CHECKING:
     from kvproof.core.config import Config
-    from kvproof.core.offload.choosing import Choice
-    from kvproof.core.offload.positional import Picked
+    from kvproof.core.offload.choosing import Choice, Picked
     from kvproof.core.world import Request, World
 
 
@@ -54,9 +53,13 @@ def source(world: World, request: Request, group: int, choice: Choice) -> int:
 
 
 def tail_boundary(world: World, request: Request, group: int) -> int:
-    """Return the boundary that the caching call registers inside a block at the end of a prompt (T9.2, T27)."""
+    """Return the boundary that the caching call registers inside a block at the end of a prompt (T9.2, T27).
+
+    By a profile the last one of the prompt, registered or not (3.1, field ``finish_tail``).
+    """
     unit = world.config.hash_block_size
-    rule = full_attention.tail_rule(world.config, group)
+    registered = full_attention.tail_rule(world.config, group)
+    rule = registered if world.config.profile.finish_tail == "registered" else "P"
     return geometry.prompt_tail_boundary(request.num_prompt, unit, request.num_tokens // unit, rule)
 
 

@@ -64,6 +64,8 @@ def lists(groups: Sequence[Sequence[int]]) -> list[list[int]]:
 class Driver:
     """Performs actions on the model and compares results and states; ``index`` is the operation that is being performed.
 
+    ``places`` are the operations that the ``actions`` belong to. ``tokens`` are those of each request so far, ``said`` the
+    events of each tier since they were compared, ``lingering`` the rows of requests that finished while they load.
     ``outputs`` are the recorded outputs per request: (operation, sampled tokens, rejected drafts), in order.
     """
 
@@ -74,6 +76,7 @@ class Driver:
     index: int = 0
     world: World = field(init=False)
     actions: list[Action] = field(factory=list)
+    places: list[int] = field(factory=list)
     violations: list[Violation] = field(factory=list)
     projector: project.Projector = field(factory=project.Projector)
     ids: dict[str, int] = field(factory=dict)
@@ -141,6 +144,7 @@ class Driver:
         if self.judge.laws:
             self.violations += self.judge.moment(moment, len(self.actions))
         self.actions.append(action)
+        self.places.append(self.index)
         if moment.record is None:
             raise Diverged("refusal", f"{action}: {moment.refusal}", "the engine did it", refused=True)
         self.world = moment.after

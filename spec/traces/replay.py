@@ -20,7 +20,7 @@ from kvproof.spec.traces import project
 from kvproof.spec.traces.driver import Diverged, Driver
 from kvproof.spec.traces.errors import ReplayError
 from kvproof.spec.traces.manager import Manager, recorded_outputs
-from kvproof.spec.traces.read import Recording
+from kvproof.spec.traces.read import Operation, Recording
 
 DECLARED: tuple[tuple[str, str], ...] = (
     (
@@ -52,6 +52,25 @@ class Divergence:
     differences: tuple[str, ...] = ()
 
 
+@frozen(slots=True)
+class Raised:
+    """A recording that ends with an exception of the engine, and what came first.
+
+    ``law`` is the first law broken before it, in operation ``law_operation``; bent ones count, too. ``refused`` says why the
+    model does not allow an action of operation ``refused_operation``: the last one, or one before it that the engine did.
+    Without either the model performs what the engine could not.
+    """
+
+    recording: str
+    operation: int
+    op: str
+    message: str
+    law: Violation | None = None
+    law_operation: int = -1
+    refused: str = ""
+    refused_operation: int = -1
+
+
 @define(slots=True)
 class Replay:
     """What came of one recording. ``actions`` are the model's actions, for counterexamples."""
@@ -60,6 +79,7 @@ class Replay:
     config: Config
     operations: int = 0
     divergence: Divergence | None = None
+    raised: Raised | None = None
     violations: list[Violation] = field(factory=list)
     premises: Counter[str] = field(factory=Counter)
     actions: list[Action] = field(factory=list)
@@ -81,7 +101,8 @@ def profile_for(recording: Recording) -> Profile:
 def replay(recording: Recording, laws: Sequence[Law] = (), profile: Profile | None = None) -> Replay:
     """Replay one recording under its engine's profile and judge every action by ``laws``.
 
-    Stops at the first divergence. Raises ReplayError if the model does not cover the recording.
+    Stops at the first divergence. An exception of the engine that ends a recording is none if the model refuses the operation,
+    too. Raises ReplayError if the model does not cover the recording.
     """
     profile = profile or profile_for(recording)
     reason = project.uncovered(recording.header)
@@ -98,27 +119,55 @@ def replay(recording: Recording, laws: Sequence[Law] = (), profile: Profile | No
     manager = Manager(Driver(recording.name, config, Judge(laws), recorded_outputs(recording)))
     driver = manager.driver
     outcome.violations += driver.judge.configuration(config)
+    refused = False
     for operation, state in recording.states():
         driver.index = operation.index
         try:
             manager.perform(operation)
             driver.compare(state, manager.drained)
         except Diverged as found:
-            outcome.divergence = Divergence(
-                recording.name,
-                operation.index,
-                operation.op,
-                found.what,
-                found.expected,
-                found.recorded,
-                found.differences,
-            )
+            outcome.divergence = _divergence(recording, operation, found)
+            refused = found.refused
             break
         outcome.operations += 1
-    raised = recording.operations[-1]
-    if outcome.divergence is None and raised.change is None:
-        outcome.divergence = Divergence(recording.name, raised.index, raised.op, "the engine raised", "a result", raised.raised)
     outcome.violations += driver.violations
-    outcome.actions = driver.actions
     outcome.premises = driver.judge.premises
+    last = recording.operations[-1]
+    if last.raised is not None:
+        outcome.raised = _why_raised(manager, last, outcome, refused)
+        if outcome.divergence is None and not outcome.raised.refused:
+            found = Diverged("the engine raised", "a result", last.raised)
+            outcome.divergence = _divergence(recording, last, found)
+    outcome.actions = driver.actions
     return outcome
+
+
+def _divergence(recording: Recording, operation: Operation, found: Diverged) -> Divergence:
+    return Divergence(
+        recording.name, operation.index, operation.op, found.what, found.expected, found.recorded, found.differences
+    )
+
+
+def _why_raised(manager: Manager, last: Operation, outcome: Replay, refused: bool) -> Raised:
+    """Say what came before the engine's exception: a broken law, an action out of contract, or neither.
+
+    The last operation is tried on the model, unless the replay ended before it; nothing there is judged or compared.
+    """
+    driver = manager.driver
+    broken = min(driver.violations, key=lambda violation: violation.position, default=None)
+    law_operation = -1 if broken is None else driver.places[broken.position]
+    reason, place = "", -1
+    if outcome.divergence is not None:
+        if refused:
+            reason, place = str(outcome.divergence.expected), outcome.divergence.operation
+    else:
+        driver.index, driver.judge = last.index, Judge(())
+        try:
+            manager.perform(last)
+        except Diverged as found:
+            what = "" if found.refused else f"{found.what} is {found.recorded!r}, possible is "
+            reason, place = f"{what}{found.expected}", last.index
+        except ReplayError as error:
+            reason, place = str(error), last.index
+    message = last.raised or ""
+    return Raised(outcome.recording, last.index, last.op, message, broken, law_operation, reason, place)
