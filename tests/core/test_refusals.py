@@ -235,7 +235,6 @@ CASES: list[tuple[Callable[[], Driver], act.Action, type[errors.Refusal]]] = [
     (dispatched, act.BeginStep(), errors.StepInFlight),
     (replanning, act.Lookup(0), errors.StatusError),
     (planning, act.Preempt(0), errors.StatusError),
-    (executed, act.Preempt(0), errors.StatusError),
     (scheduled, act.Allocate(0, 1), errors.AlreadyScheduled),
     (scheduled, act.Preempt(0), errors.AlreadyScheduled),
     (replanning, act.Withdraw(0), errors.NotScheduled),
