@@ -32,7 +32,7 @@ class Profile:
     checkpoint_column: Literal["own", "row"] = "own"
     padded_admission: Literal["same_block", "any"] = "same_block"
     positional_ids: Literal["table", "accumulated"] = "table"
-    finish_tail: Literal["registered", "P"] = "registered"
+    finish_tail: Literal["registered", "prompt"] = "registered"
     finish_tail_groups: Literal["every", "first"] = "every"
     prompt_tail: Literal["P-1", "P"] = "P-1"
     partial_key_after_promotion: Literal["readd", "drop"] = "readd"
@@ -60,7 +60,7 @@ VLLM_0_33_0 = Profile(
     checkpoint_column="row",
     padded_admission="any",
     positional_ids="accumulated",
-    finish_tail="P",
+    finish_tail="prompt",
     finish_tail_groups="first",
 )
 PROFILES: tuple[Profile, ...] = (SOUND, VLLM_0_33_0)
