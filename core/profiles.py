@@ -30,6 +30,7 @@ class Profile:
     lagging_groups: Literal["recurrent", "any"] = "recurrent"
     void_drops: Literal["any_lowering", "without_drop"] = "any_lowering"
     checkpoint_column: Literal["own", "row"] = "own"
+    padded_admission: Literal["same_block", "any"] = "same_block"
     positional_ids: Literal["table", "accumulated"] = "table"
     finish_tail: Literal["registered", "prompt"] = "registered"
     finish_tail_groups: Literal["every", "first"] = "every"
@@ -57,6 +58,7 @@ VLLM_0_33_0 = Profile(
     lagging_groups="any",
     void_drops="without_drop",
     checkpoint_column="row",
+    padded_admission="any",
     positional_ids="accumulated",
     finish_tail="prompt",
     finish_tail_groups="first",
