@@ -116,7 +116,7 @@ def _admitted_hit(moment: Moment) -> tuple[Request, Hit, Allocate] | None:
     if not isinstance(action, Allocate) or moment.record is None or hit is None:
         return None
     request = ground.request_of(moment.before, action.request)
-    if request is None or request.status is Status.RUNNING or request.loaded or hit.request != request.request:
+    if request is None or hit.request != request.request or request.status is Status.RUNNING or request.loaded:
         return None
     return request, hit, action
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from kvproof.core.actions import Allocate, Execute, RunLoad, RunStore
 from kvproof.core.offload.state import Load, Stage, Store
 from kvproof.core.pool import NULL_BLOCK
-from kvproof.core.world import Scheduled, World
+from kvproof.core.world import World
 from kvproof.spec import ground, ground_host
 from kvproof.spec.laws.base import WRONG_CONTENT, Evidence, Findings, Law, Moment
 
@@ -180,29 +180,11 @@ def _uses(world: World, load: Load) -> Iterator[tuple[str, set[int]]]:
         if step.part <= parts.index("forward"):
             for entry in step.scheduled:
                 if entry.request != load.request:
-                    rows |= _used(world, entry)
+                    rows.update(ground.used_blocks(world, entry))
         if step.part <= parts.index("copy"):
             ends |= {end for _, source, destination in step.copies for end in (source, destination)}
     yield "that a dispatched step will use", rows
     yield "that a dispatched step will copy", ends
-
-
-def _used(world: World, entry: Scheduled) -> set[int]:
-    """Return the manager blocks that a share of a step reads or writes: entries of its row that it left behind are not used."""
-    config, found = world.config, set()
-    end = entry.start + entry.amount
-    for group, spec in enumerate(config.groups):
-        size = ground.span(config, group)
-        if ground.has_positions(spec):
-            columns = set(range(ground.first_read(spec, entry.start) // size, (end - 1) // size + 1))
-        elif ground.is_recurrent(spec):
-            running = world.worker.columns[entry.row][group] + world.worker.accepted[entry.row] - 1
-            read = running if ground.keeps_snapshots(spec) else ground.column_of_state(entry.start, spec.block_size)
-            columns = {read, *(column for column, _ in ground.states_written(spec, entry))}
-        else:
-            columns = {0}
-        found |= {ground.row_block(world, group, entry.row, column) for column in columns if column >= 0}
-    return found - {NULL_BLOCK, ground.MISSING}
 
 
 LAWS: tuple[Law, ...] = (
