@@ -392,10 +392,7 @@ def row_block(world: World, group: int, row: int, column: int) -> int:
 
 
 def consumers(world: World, step: Step) -> Iterator[tuple[Scheduled, int, int]]:
-    """Yield (entry, group, column) where an admission of this step resumed inside an adopted entry: a copy is owed there.
-
-    Behind a load nothing is adopted: the blocks are the request's own.
-    """
+    """Yield (entry, group, column) where an admission of this step resumed inside an entry: a copy is owed there."""
     config = world.config
     for entry in step.scheduled:
         if entry.fresh and not entry.loaded and entry.loaded_from > 0:
