@@ -127,7 +127,10 @@ def entry_size(config: Config, group: int) -> int:
 
 
 def confirmed_tokens(request: Request) -> int:
-    """Return the tokens whose blocks may be stored: computed in an earlier step and known, no placeholders (T26, 7.3.6)."""
+    """Return the tokens whose blocks may be stored: computed in an earlier step, placeholders left out (T26, 7.3.6).
+
+    Of drafts in flight none is known; no block behind the known tokens has a key.
+    """
     return min(request.computed - request.placeholders, request.num_tokens)
 
 
