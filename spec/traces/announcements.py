@@ -55,9 +55,9 @@ def rows_of(driver: Driver, event: RecordedEvent) -> Iterator[Row]:
     elif isinstance(event, RemovedEvent):
         for key in event.keys:
             yield ("removed", event.tier, event.group, key)
-    elif event.tokens_id is None:
+    elif event.tokens_id is None or (len(event.keys) == 1 and event.num_tokens == event.block_size):
         for key in event.keys:
-            yield ("stored", event.tier, event.group, key, event.parent, event.block_size, None)
+            yield ("stored", event.tier, event.group, key, event.parent, event.block_size, event.tokens_id)
     else:
         tokens = payload_source(driver, event)
         for key in event.keys:

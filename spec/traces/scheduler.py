@@ -27,7 +27,10 @@ UNDETERMINED: tuple[tuple[str, str], ...] = (
     ("step.calls", "which calls a scheduler makes, in which order, is its policy; their results and effects are compared"),
     ("allocate.new_tokens, lookahead, reserved, full_sequence_must_fit", "chunk sizes and margins are the scheduler's choice"),
     ("preempt.request", "victims are the scheduler's choice"),
-    ("update.sampled, next_drafts", "tokens and drafts are the model's (the neural one's) choice; what is kept of them is compared"),
+    (
+        "update.sampled, next_drafts",
+        "tokens and drafts are the model's (the neural one's) choice; what is kept of them is compared",
+    ),
     ("queues.waiting, holding", "their order is policy (priorities, requests set aside): they are compared as sets"),
 )
 
