@@ -55,7 +55,8 @@ def rows_of(driver: Driver, event: RecordedEvent) -> Iterator[Row]:
     elif isinstance(event, RemovedEvent):
         for key in event.keys:
             yield ("removed", event.tier, event.group, key)
-    elif event.tokens_id is None or (len(event.keys) == 1 and event.num_tokens == event.block_size):
+    elif event.tier == "host" or event.tokens_id is None:
+        # The host's records are written one per key (T28).
         for key in event.keys:
             yield ("stored", event.tier, event.group, key, event.parent, event.block_size, event.tokens_id)
     else:
