@@ -1,7 +1,7 @@
 """Replay recordings operation by operation: does the profile predict everything, and do the laws hold on it?
 
-``manager`` and ``scheduler`` say which actions an operation is, ``driver`` applies them and compares. ``DECLARED`` lists every difference
-between the recorded driver and the model.
+``manager`` and ``scheduler`` say which actions an operation is, ``driver`` applies them and compares. ``DECLARED`` lists
+every difference between the recorded driver and the model.
 """
 
 from __future__ import annotations
