@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from kvproof.core.offload import choosing, counters, positional, tails, tracks
-from kvproof.core.offload.state import Host, Queued, Track
+from kvproof.core.offload.state import Queued, Track
 from kvproof.core.records import Record
 
 if TYPE_CHECKING:
@@ -52,5 +52,3 @@ def flush(world: World, request: Request, track: Track, choice: Choice) -> None:
 def queued(choice: Choice) -> Queued:
     """Return what joins the next step's store event (T27, IP-3)."""
     return Queued(tuple(choice.blocks), tuple(choice.hosts), None if choice.meta is None else tuple(choice.meta))
-
-
