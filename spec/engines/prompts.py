@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kvproof.core import prefixes
 from kvproof.core.world import World
-from kvproof.spec.engines import amounts
+from kvproof.spec.engines import amounts, host
 from kvproof.spec.engines.amounts import Limits
 
 Prompt = tuple[tuple[int, ...], int]
@@ -31,8 +31,8 @@ def spelled(world: World, node: int) -> Prompt:
 
 
 def free_id(world: World) -> int:
-    """Return the smallest request id that nothing mentions (T37)."""
-    taken = mentioned(world)
+    """Return the smallest request id that nothing mentions, the host neither (T37)."""
+    taken = mentioned(world) | host.mentioned(world)
     return next(number for number in range(len(taken) + 1) if number not in taken)
 
 
