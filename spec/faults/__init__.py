@@ -15,7 +15,9 @@ from kvproof.spec.faults import (
     recurrent,
     speculation,
     steps,
+    stores,
     tables,
+    transfers,
     windows,
 )
 from kvproof.spec.faults.base import Fault, FaultError, Patch, configured, planted, with_field
@@ -36,6 +38,8 @@ ALL: tuple[Fault, ...] = (
     *steps.FAULTS,
     *events.FAULTS,
     *profile.FAULTS,
+    *stores.FAULTS,
+    *transfers.FAULTS,
     *public.FAULTS,
 )
 

@@ -232,7 +232,8 @@ def announced_behind_a_skipped_block() -> object:
     driver.prompt(0, 17, 16, 17)
     driver.carry()
     driver.do(act.Finish(0))
-    driver.prompt(1, 40, 32)
+    driver.submit(1, 40)
+    driver.chunk(1, 16)
     driver.do(act.BeginStep(), act.Allocate(1, 1))
     return boundaries(driver, driver.close().store_meta)
 
