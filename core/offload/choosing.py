@@ -35,6 +35,15 @@ class Choice:
     owners: list[int] = field(factory=list)
 
 
+@define(slots=True)
+class Picked:
+    """Blocks of one request in the order of the scan, what the events will say of each, and the cursors behind it."""
+
+    cursors: list[int]
+    blocks: list[int] = field(factory=list)
+    metas: list[Meta] = field(factory=list)
+
+
 def begin(world: World, host: Host) -> Choice:
     """Return an empty choice on the pools of a world."""
     return Choice(world.pool, host.pool, list(host.in_flight), [] if tracks_meta(world.config) else None)

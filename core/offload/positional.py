@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import define, evolve, field
+from attrs import evolve
 
 from kvproof.core import allocation, kinds, prefixes
 from kvproof.core import pool as pools
@@ -18,17 +18,8 @@ from kvproof.core.pool import NO_KEY, NULL_BLOCK
 
 if TYPE_CHECKING:
     from kvproof.core.config import Config
-    from kvproof.core.offload.choosing import Choice
+    from kvproof.core.offload.choosing import Choice, Picked
     from kvproof.core.world import Request, Scheduled, World
-
-
-@define(slots=True)
-class Picked:
-    """Blocks of one request in the order of the scan, what the events will say of each, and the cursors behind it."""
-
-    cursors: list[int]
-    blocks: list[int] = field(factory=list)
-    metas: list[Meta] = field(factory=list)
 
 
 def scan_step(world: World, host: Host, choice: Choice) -> Host:
@@ -65,7 +56,7 @@ def pick(world: World, request: Request, cursors: tuple[int, ...], choice: Choic
     Nothing is taken yet: what one request picks does not evict what it is compared with. Group by group the scan ends where
     the host has no room.
     """
-    picked = Picked(list(cursors))
+    picked = choosing.Picked(list(cursors))
     for group in range(len(world.config.groups)):
         if not is_scanned(world.config, group):
             continue
