@@ -9,6 +9,7 @@ from kvproof.spec.faults import (
     eagle,
     events,
     geometry,
+    loads,
     pool,
     profile,
     public,
@@ -40,6 +41,7 @@ ALL: tuple[Fault, ...] = (
     *profile.FAULTS,
     *stores.FAULTS,
     *transfers.FAULTS,
+    *loads.FAULTS,
     *public.FAULTS,
 )
 

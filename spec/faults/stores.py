@@ -9,8 +9,7 @@ from attrs import evolve, frozen
 from kvproof.core import pool as pools
 from kvproof.core.config import Config
 from kvproof.core.offload import choosing, completion, finishing, handoffs, metadata, positional, tails, tracks
-from kvproof.core.offload.choosing import Choice
-from kvproof.core.offload.positional import Picked
+from kvproof.core.offload.choosing import Choice, Picked
 from kvproof.core.offload.state import Host, Lists, Meta, Track
 from kvproof.core.pool import NO_KEY, NULL_BLOCK, Pool
 from kvproof.core.world import Plan, Request, World
