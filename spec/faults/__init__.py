@@ -9,6 +9,7 @@ from kvproof.spec.faults import (
     eagle,
     events,
     geometry,
+    host_public,
     loads,
     pool,
     profile,
@@ -43,6 +44,7 @@ ALL: tuple[Fault, ...] = (
     *transfers.FAULTS,
     *loads.FAULTS,
     *public.FAULTS,
+    *host_public.FAULTS,
 )
 
 

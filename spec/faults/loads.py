@@ -1,13 +1,11 @@
-"""Faults in external lookups and asynchronous loads: pins, mapping, completion, what is copied when (semantics T20, T29, T30)."""
+"""Faults in external lookups and asynchronous loads: pins, mapping, completion, order of copies (semantics T20, T29, T30)."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 from attrs import evolve
 
 from kvproof.core import actions as act
-from kvproof.core import allocation, lookup, prefixes, step
+from kvproof.core import allocation, prefixes, step
 from kvproof.core import pool as pools
 from kvproof.core.allocation import Wanted
 from kvproof.core.config import Config
