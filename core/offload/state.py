@@ -41,7 +41,7 @@ class PendingHit:
 
 @frozen(slots=True)
 class Load:
-    """A request's copies host to device, ``device[i]`` from ``host[i]`` (T29, T30).
+    """A request's copies host to device, ``device[i]`` from ``host[i]``, behind its first ``start`` tokens (T29, T30).
 
     ``event`` names the batch of its step, NONE while it waits. ``finished``: its request is gone, ``held`` are the tables to be
     freed at completion. A waiting load is built when ``fence`` steps are processed.
@@ -55,6 +55,7 @@ class Load:
     finished: bool = False
     held: Lists = ()
     fence: int = 0
+    start: int = 0
 
 
 @frozen(slots=True)
@@ -86,13 +87,15 @@ class Track:
     """The store side's record of a request in eager mode (``store_state`` of 3.5).
 
     ``cursors[g]`` leading entries of group g were considered for storing. ``events`` are the store events that hold blocks of
-    it. ``finished``: it is gone and kept only for these.
+    it. ``finished``: it is gone and kept only for these. ``told`` are its tables as the steps reported them, kept only where
+    a profile scans these (``positional_ids``).
     """
 
     request: int
     cursors: tuple[int, ...]
     events: tuple[int, ...] = ()
     finished: bool = False
+    told: Lists = ()
 
 
 @frozen(slots=True)

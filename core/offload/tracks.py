@@ -23,7 +23,7 @@ def find(host: Host, request: int) -> Track | None:
 
 
 def begin(config: Config, host: Host, request: int) -> Host:
-    """Know a request from its first admitted allocation on, in eager mode (T29, HO-3)."""
+    """Begin the record of a request with its first admission (T29); in lazy mode there are none (T33)."""
     if config.offload is None or config.offload.mode == "lazy" or find(host, request) is not None:
         return host
     return evolve(host, tracks=(*host.tracks, Track(request, (0,) * len(config.groups))))
@@ -40,7 +40,8 @@ def clear_cursors(host: Host, requests: Iterable[int]) -> Host:
     return evolve(
         host,
         tracks=tuple(
-            evolve(track, cursors=(0,) * len(track.cursors)) if track.request in gone else track for track in host.tracks
+            evolve(track, cursors=(0,) * len(track.cursors), told=()) if track.request in gone else track
+            for track in host.tracks
         ),
     )
 
