@@ -8,24 +8,23 @@ from kvproof.core import actions as act
 from kvproof.core import allocation, freeing, geometry, prefixes
 from kvproof.core import pool as pools
 from kvproof.core.config import Config
-from kvproof.core.offload import choosing, completion, external, finishing, handoffs, loads, positional, tails
+from kvproof.core.offload import choosing, completion, external, handoffs, loads, metadata, positional, tails
 from kvproof.core.offload.choosing import Choice, Picked
-from kvproof.core.offload.state import Host, Lists, Load, Meta
+from kvproof.core.offload.state import Host, Lists, Load, Meta, Track
 from kvproof.core.pool import Pool
 from kvproof.core.records import Record
 from kvproof.core.world import Request, World
-from kvproof.spec.faults import stores
 from kvproof.spec.faults.base import Fault
 
 _complete = loads.complete
 _complete_store = completion.complete
 _consume = handoffs.consume
 _find_suffix = external.find_suffix
-_flush = finishing.flush
-_issue = loads.issue
+_issue_loads = metadata.issue_loads
 _mapping = loads.mapping
 _pick = positional.pick
 _pick_group = positional.pick_group
+_tables_told = positional.tables_told
 
 Consumed = tuple[Host, tuple[handoffs.Outcome, ...], tuple[str, ...]]
 
@@ -49,10 +48,12 @@ def _tail_at_the_state(world: World, request: Request, group: int) -> int:
     return geometry.checkpoint_boundary(request.num_prompt, world.config.hash_block_size, world.config.eagle[group])
 
 
-def _window_without_the_block_behind(world: World, request: Request, group: int, choice: Choice, picked: Picked) -> None:
+def _window_without_the_block_behind(
+    world: World, request: Request, group: int, table: tuple[int, ...], choice: Choice, picked: Picked
+) -> None:
     """Store of a window in the EAGLE group set what a lookup without a drop would need: not the block behind the hit."""
     spec, first = world.config.groups[group], len(picked.blocks)
-    _pick_group(world, request, group, choice, picked)
+    _pick_group(world, request, group, table, choice, picked)
     if spec.window is None or not world.config.eagle[group]:
         return
     size = world.config.sizes[group]
@@ -83,9 +84,9 @@ def _speculative_blocks_pinned(world: World, host: Host, choice: Choice) -> Cons
     return host, outcomes, notices
 
 
-def _window_blocks_twice(world: World, request: Request, cursors: tuple[int, ...], choice: Choice) -> Picked:
+def _window_blocks_twice(world: World, request: Request, tables: Lists, cursors: tuple[int, ...], choice: Choice) -> Picked:
     """List the first block of a window that the scan finds once more, where the host has room for it."""
-    picked = _pick(world, request, cursors, choice)
+    picked = _pick(world, request, tables, cursors, choice)
     windows = {group for group, spec in enumerate(world.config.groups) if spec.window is not None}
     for block, meta in zip(tuple(picked.blocks), tuple(picked.metas), strict=True):
         if choice.device.key_group[block] in windows and len(picked.blocks) < choosing.room(choice):
@@ -99,12 +100,10 @@ def _pinned_once(device: Pool, blocks: tuple[int, ...] | list[int]) -> Pool:
     return pools.touch(device, dict.fromkeys(blocks))
 
 
-def _released_once_issued(world: World, host: Host) -> loads.Issued:
+def _released_once_issued(world: World, host: Host) -> tuple[Host, Record]:
     """Give the host blocks of a load back as soon as its copy is issued."""
-    world, event, device, blocks, asking = _issue(world, host)
-    assert world.host is not None, "the host tier stays"
-    world = evolve(world, host=evolve(world.host, pool=pools.release(world.host.pool, blocks)))
-    return world, event, device, blocks, asking
+    host, record = _issue_loads(world, host)
+    return evolve(host, pool=pools.release(host.pool, record.load_host)), record
 
 
 def _device_given_back(world: World, host: Host, load: Load) -> World:
@@ -122,8 +121,16 @@ def _nothing_is_held_back(world: World, request: Request) -> bool:
 # --- lists ------------------------------------------------------------------------------------------------------------
 
 
-def _ids_appended_on_resume(world: World, host: Host, choice: Choice) -> Host:
-    return stores.scanned_as_listed(world, host, choice, stores.reported(host, world, replaces=False))
+def _trusted(config: Config) -> bool:
+    del config
+    return True
+
+
+def _resumed_behind_the_old(track: Track, request: Request, *, fresh: bool) -> Lists:
+    """Append what a resumed request holds now to what was reported of it before."""
+    if not fresh or not track.told:
+        return _tables_told(track, request, fresh=fresh)
+    return tuple(old + table for old, table in zip(track.told, positional.tables_of(request), strict=True))
 
 
 def _slots_for_drafts(config: Config, action: act.Allocate) -> int:
@@ -269,7 +276,7 @@ FAULTS: tuple[Fault, ...] = (
         "the host blocks of a load are released when its copy is issued",
         "sglang#31427",
         ("CP-1",),
-        ((loads, "issue", _released_once_issued), (loads, "give_back", _device_given_back)),
+        ((metadata, "issue_loads", _released_once_issued), (loads, "give_back", _device_given_back)),
         scopes=("fa4-host",),
     ),
     Fault(
@@ -277,7 +284,7 @@ FAULTS: tuple[Fault, ...] = (
         "the block ids of a resumed request are appended to its old list",
         "#46595",
         ("HO-10",),
-        ((positional, "scan_step", _ids_appended_on_resume),),
+        ((positional, "trusts_told", _trusted), (positional, "tables_told", _resumed_behind_the_old)),
         scopes=("fa4-host",),
     ),
     Fault(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from kvproof.core import pool as pools
 from kvproof.core.config import Config
-from kvproof.core.offload import choosing, completion, finishing, handoffs, metadata, positional, tails, tracks
+from kvproof.core.offload import choosing, completion, finishing, handoffs, metadata, positional, tails
 from kvproof.core.offload.choosing import Choice, Picked
 from kvproof.core.offload.state import Host, Lists, Meta, Track
 from kvproof.core.pool import NO_KEY, NULL_BLOCK, Pool
@@ -17,7 +17,9 @@ from kvproof.spec.faults.base import Fault
 
 _consume = handoffs.consume
 _flush = finishing.flush
+_pick = positional.pick
 _pick_group = positional.pick_group
+_register = completion.register
 _reserve = choosing.reserve
 _scan_step = positional.scan_step
 
@@ -38,57 +40,12 @@ def _states_too(config: Config, group: int) -> bool:
 # --- the scan ---------------------------------------------------------------------------------------------------------
 
 
-def _passed_without_room(index: int, ready: int) -> int:
-    del index
-    return ready
-
-
-@frozen(slots=True)
-class Listing(Track):
-    """A request's record with the block ids per group that its steps reported, as they were when they were new."""
-
-    ids: Lists = ()
-
-
-def reported(host: Host, world: World, *, replaces: bool) -> dict[int, Lists]:
-    """Return the ids per scheduled request that a store side has collected which is told of new blocks only.
-
-    ``replaces``: the whole table of a resumed request takes the place of what was collected before.
-    """
-    found = {}
-    for entry in world.plan.scheduled:
-        track = tracks.find(host, entry.request)
-        request = next(other for other in world.requests if other.request == entry.request)
-        if track is None:
-            continue
-        tables = tuple(state.table for state in request.groups)
-        known = track.ids if isinstance(track, Listing) else ((),) * len(tables)
-        if entry.fresh:
-            found[entry.request] = tables if replaces else tuple(old + new for old, new in zip(known, tables, strict=True))
-        else:
-            found[entry.request] = tuple(old + new[len(old) :] for old, new in zip(known, tables, strict=True))
-    return found
-
-
-def scanned_as_listed(world: World, host: Host, choice: Choice, ids: dict[int, Lists]) -> Host:
-    """Scan the listed ids in place of the tables, and keep the lists in the requests' records."""
-    requests = []
-    for request in world.requests:
-        listed = ids.get(request.request, tuple(state.table for state in request.groups))
-        groups = tuple(evolve(state, table=table) for state, table in zip(request.groups, listed, strict=True))
-        requests.append(evolve(request, groups=groups))
-    host = _scan_step(evolve(world, requests=tuple(requests)), host, choice)
-    kept = (
-        Listing(track.request, track.cursors, track.events, track.finished, ids[track.request])
-        if track.request in ids
-        else track
-        for track in host.tracks
-    )
-    return evolve(host, tracks=tuple(kept))
-
-
-def _ids_of_old(world: World, host: Host, choice: Choice) -> Host:
-    return scanned_as_listed(world, host, choice, reported(host, world, replaces=True))
+def _passed_without_room(world: World, request: Request, tables: Lists, cursors: tuple[int, ...], choice: Choice) -> Picked:
+    picked = _pick(world, request, tables, cursors, choice)
+    for group, table in enumerate(tables):
+        if positional.is_scanned(world.config, group):
+            picked.cursors[group] = max(picked.cursors[group], positional.ready_entries(world, request, group, table))
+    return picked
 
 
 def _stored_counts_the_scan(world: World, host: Host, choice: Choice) -> Host:
@@ -98,13 +55,15 @@ def _stored_counts_the_scan(world: World, host: Host, choice: Choice) -> Host:
     return evolve(host, counters=evolve(host.counters, stored=stored))
 
 
-def _described_one_off(world: World, request: Request, group: int, choice: Choice, picked: Picked) -> None:
+def _described_one_off(
+    world: World, request: Request, group: int, table: tuple[int, ...], choice: Choice, picked: Picked
+) -> None:
     """Describe every entry of the scan, skipped ones included, and let the first descriptions stand for what was picked."""
     first, before = picked.cursors[group], len(picked.blocks)
-    _pick_group(world, request, group, choice, picked)
+    _pick_group(world, request, group, table, choice, picked)
     metas: list[Meta] = []
     for index in range(first, picked.cursors[group]):
-        block = positional.block_at(world, request, group, index, choice)
+        block = positional.block_at(world, request, group, table[index], index, choice)
         unknown = block == NULL_BLOCK or choice.device.key_node[block] == NO_KEY
         metas.append(() if unknown else positional.entry_meta(world, request, group, index, choice, block))
     picked.metas[before:] = metas[: len(picked.blocks) - before]
@@ -208,9 +167,10 @@ def _stamped_when_taken(choice: Choice, blocks: Sequence[int]) -> tuple[Pool, tu
     return evolve(pool, key_node=tuple(node), key_group=tuple(group), key_tokens=tuple(tokens)), taken
 
 
-def _nothing_in_flight(in_flight: Collection[int], block: int) -> bool:
-    del in_flight, block
-    return False
+def _unless_stamped(pool: Pool, block: int, keys: tuple[tuple[int, int, int], ...]) -> Pool:
+    """Register nothing for a block that has this very key already, as a primary (T6)."""
+    known = (pool.key_node[block], pool.key_group[block])
+    return _register(pool, block, tuple(key for key in keys if key[:2] != known))
 
 
 FAULTS: tuple[Fault, ...] = (
@@ -307,7 +267,7 @@ FAULTS: tuple[Fault, ...] = (
         "the scan trusts the block ids it was told, whatever the window has freed since",
         "#42959, #42903",
         ("HO-10",),
-        ((positional, "scan_step", _ids_of_old),),
+        profile=("positional_ids", "accumulated"),
         scopes=("fa4-w4-host",),
     ),
     Fault(
@@ -323,7 +283,7 @@ FAULTS: tuple[Fault, ...] = (
         "a host block is stamped with its key before the copy, so that registering it does nothing",
         "#53498",
         ("LV-6",),
-        ((choosing, "reserve", _stamped_when_taken),),
+        ((choosing, "reserve", _stamped_when_taken), (completion, "register", _unless_stamped)),
         scopes=("fa4-m8-n2-host-ample",),
     ),
     Fault(
@@ -339,7 +299,7 @@ FAULTS: tuple[Fault, ...] = (
         "the cursor passes blocks that the host had no room for",
         "src",
         ("LV-5",),
-        ((positional, "without_room", _passed_without_room),),
+        ((positional, "pick", _passed_without_room),),
         scopes=("fa4-host",),
     ),
     Fault(
