@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from kvproof.core import pool as pools
-from kvproof.core.errors import ContractBroken, NegativeNumber, TransferOrder
+from kvproof.core.errors import ContractBroken, NegativeNumber, StoreRunning, TransferOrder
 from kvproof.core.offload import counters, tracks
 from kvproof.core.offload.state import Host, Meta, Stage, Store
 from kvproof.core.pool import NO_KEY, Pool
@@ -24,7 +24,8 @@ Entry = tuple[int, int, int, int]
 def complete(world: World, host: Host, event: int, acks: int) -> tuple[World, Record]:
     """Count the reports of ``acks`` more workers; the last one ends the store (T28, CP-9). Unknown events change nothing.
 
-    Raises TransferOrder if the store was not submitted, or is ended before its bytes moved; NegativeNumber.
+    Raises NegativeNumber, or TransferOrder if the store was not submitted, is ended before its bytes moved, or has more reports
+    than workers.
     """
     store, abandoned = find(host, event)
     if store is None:
@@ -65,16 +66,29 @@ def replace(host: Host, store: Store) -> Host:
 def check(config: Config, store: Store, acks: int) -> None:
     """Refuse reports that no worker can make: none or more than there are, of a copy that does not run, or is not there yet."""
     workers = config.offload.workers if config.offload else 0
-    if acks < 1 or store.acks + acks > workers:
-        raise NegativeNumber(
-            f"{acks} workers report store {store.event}, of {workers} that copy it {store.acks} have: give 1 to "
-            f"{workers - store.acks} (T28)",
+    if acks < 1:
+        raise NegativeNumber(f"{acks} workers report store {store.event}: give 1 or more (T28)", acks=acks)
+    if store.acks + acks > workers:
+        raise TransferOrder(
+            f"{acks} more workers report store {store.event}, of the {workers} that copy it {store.acks} have: each reports once "
+            "(T28)",
             acks=acks,
         )
     if store.stage < Stage.SUBMITTED:
         raise TransferOrder(f"store {store.event} is {store.stage.name}: execute the part that submits it first (T0)")
     if store.acks + acks == workers and store.stage is not Stage.COPIED:
         raise TransferOrder(f"the bytes of store {store.event} did not move yet: run it with RunStore first (T28)")
+
+
+def check_keys(host: Host, blocks: tuple[int, ...]) -> None:
+    """Refuse to take the keys of blocks whose store is queued or running: it would end without one (T4, T28, HO-11)."""
+    needed = {block for store in (*host.stores, *host.queued) for block in store.device}
+    for block in blocks:
+        if block in needed:
+            raise StoreRunning(
+                f"block {block} is being stored and its completion gives its keys to the host: complete the store first (T28)",
+                block=block,
+            )
 
 
 def is_complete(config: Config, store: Store) -> bool:

@@ -32,10 +32,14 @@ def joins_scan() -> bool:
 
 
 def groups(config: Config) -> tuple[int, ...]:
-    """Return the groups whose tail is stored: with fine-grained hits, every full-attention group (T27)."""
+    """Return the groups whose tail is stored: with fine-grained hits, every full-attention group (T27).
+
+    A profile stores that of the first one alone (3.1, field ``finish_tail_groups``).
+    """
     if not config.fine_grained:
         return ()
-    return tuple(g for g, spec in enumerate(config.groups) if kinds.of(spec.kind).CAPABILITIES.prefix_closed)
+    closed = tuple(g for g, spec in enumerate(config.groups) if kinds.of(spec.kind).CAPABILITIES.prefix_closed)
+    return closed[:1] if config.profile.finish_tail_groups == "first" else closed
 
 
 def source(world: World, request: Request, group: int, choice: Choice) -> int:
@@ -55,11 +59,10 @@ def source(world: World, request: Request, group: int, choice: Choice) -> int:
 def tail_boundary(world: World, request: Request, group: int) -> int:
     """Return the boundary that the caching call registers inside a block at the end of a prompt (T9.2, T27).
 
-    By a profile the last one of the prompt, registered or not (3.1, field ``finish_tail``).
+    A profile asks for the last one of the prompt, which is not registered where it is the prompt's end (3.1, ``finish_tail``).
     """
     unit = world.config.hash_block_size
-    registered = full_attention.tail_rule(world.config, group)
-    rule = registered if world.config.profile.finish_tail == "registered" else "P"
+    rule = "P" if world.config.profile.finish_tail == "P" else full_attention.tail_rule(world.config, group)
     return geometry.prompt_tail_boundary(request.num_prompt, unit, request.num_tokens // unit, rule)
 
 
