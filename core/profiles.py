@@ -31,7 +31,7 @@ class Profile:
     void_drops: Literal["any_lowering", "without_drop"] = "any_lowering"
     checkpoint_column: Literal["own", "row"] = "own"
     positional_ids: Literal["table", "accumulated"] = "table"
-    finish_tail: Literal["registered", "P"] = "registered"
+    finish_tail: Literal["registered", "prompt"] = "registered"
     finish_tail_groups: Literal["every", "first"] = "every"
     prompt_tail: Literal["P-1", "P"] = "P-1"
     partial_key_after_promotion: Literal["readd", "drop"] = "readd"
@@ -58,7 +58,7 @@ VLLM_0_33_0 = Profile(
     void_drops="without_drop",
     checkpoint_column="row",
     positional_ids="accumulated",
-    finish_tail="P",
+    finish_tail="prompt",
     finish_tail_groups="first",
 )
 PROFILES: tuple[Profile, ...] = (SOUND, VLLM_0_33_0)

@@ -70,8 +70,8 @@ def check(config: Config, store: Store, acks: int) -> None:
         raise NegativeNumber(f"{acks} workers report store {store.event}: give 1 or more (T28)", acks=acks)
     if store.acks + acks > workers:
         raise TransferOrder(
-            f"{acks} more workers report store {store.event}, of the {workers} that copy it {store.acks} have: each reports once "
-            "(T28)",
+            f"{acks} more workers report store {store.event}, {store.acks} of the {workers} that copy it have: each reports "
+            "once (T28)",
             acks=acks,
         )
     if store.stage < Stage.SUBMITTED:
