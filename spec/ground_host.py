@@ -167,7 +167,8 @@ def scanned(world: World, request: Request, group: int, confirmed: int, first: i
     size = ground.span(world.config, group)
     path = ground.lineage(world.prefixes, request.tip)
     table = request.groups[group].table
-    ready = min(len(table), ground.cacheable_tokens(world.config, group, confirmed) // size)
+    known = min(confirmed, request.num_tokens)
+    ready = min(len(table), ground.cacheable_tokens(world.config, group, known) // size)
     for column in range(first, ready):
         yield Place(request.request, group, column, path[(column + 1) * size], table[column])
 

@@ -138,11 +138,11 @@ def check_parallel(store: Store) -> None:
 def keys_now(device: Pool, block: int) -> tuple[tuple[int, int, int], ...]:
     """Return (node, group, tokens) of every key a stored block carries at completion, the primary first (T28).
 
-    Raises ContractBroken if it has none: it is pinned, so nobody takes its keys.
+    None if an eviction by id took them meanwhile (T4): then nobody knows what was copied (C-65).
     """
     primary = (device.key_node[block], device.key_group[block])
     if primary[0] == NO_KEY:
-        raise ContractBroken(f"block {block} lost its keys while a store of it was running (T28)", block=block)
+        return ()
     others = tuple((node, group, NO_KEY) for node, group, _, _ in pools.keys_of(device, block) if (node, group) != primary)
     return ((*primary, device.key_tokens[block]), *others)
 
@@ -165,6 +165,8 @@ def notes(config: Config, keys: tuple[tuple[int, int, int], ...], meta: Meta) ->
     The primary is announced with E tokens, the others with what was captured of them. Captured with another size than it is
     announced with, a key has no payload.
     """
+    if not keys:
+        return ()
     known = dict(meta)
     sizes = [config.sizes[keys[0][1]], *(known.get(node, 0) for node, _, _ in keys[1:])]
     return tuple(

@@ -30,10 +30,8 @@ def pinned(world: World, number: int) -> PendingHit | None:
 
 
 def load_of(world: World, number: int) -> Load | None:
-    """Return the load of a request that is not complete, None if there is none (T29, T30)."""
-    if world.host is None:
-        return None
-    return next((load for load in world.host.loads if load.request == number), None)
+    """Return the load of a request that is not complete, abandoned or not; None if there is none (T29, T30, T34)."""
+    return next((load for load in loads(world) if load.request == number), None)
 
 
 def stores(world: World) -> list[Store]:
@@ -146,17 +144,13 @@ def load_reports(world: World) -> list[Action]:
 
 
 def valid_prefixes(world: World, load: Load) -> tuple[int, ...]:
-    """Return how many leading tokens may be there after a load failed, nothing first (T30).
-
-    What was hit locally is there, unless nothing is kept. Without groups that forget, any block of every group may be the
-    last one.
-    """
+    """Return how many leading tokens may be there after a load failed: none, all but the last one, and whole blocks (T30)."""
     request = flight.live(world, load.request)
-    if load.finished or request is None or not prefix_closed(world.config):
+    if load.finished or request is None:
         return (0,)
     unit = world.config.scheduler_block_size
     inside = range(unit, request.computed, unit)
-    return tuple(dict.fromkeys((0, *inside[:1], *inside[-1:])))
+    return tuple(dict.fromkeys((0, request.computed - 1, *inside[:1], *inside[-1:])))
 
 
 def disturb(world: World) -> list[Action]:

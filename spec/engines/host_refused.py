@@ -71,9 +71,7 @@ def _bad_store_reports(world: World) -> list[Attempt]:
     found: list[Attempt] = []
     for store in host.stores(world):
         left = workers - store.acks
-        nothing = (errors.NothingToAllocate, errors.NegativeNumber, errors.TransferOrder)
-        found += [(act.CompleteStore(store.event, count), nothing) for count in (0, -1)]
-        found.append((act.CompleteStore(store.event, left + 1), (errors.TransferOrder,)))
+        found += [(act.CompleteStore(store.event, count), (errors.NegativeNumber,)) for count in (0, -1, left + 1)]
         if store.stage is not Stage.COPIED:
             found.append((act.CompleteStore(store.event, left), (errors.TransferOrder,)))
         if store.stage < Stage.SUBMITTED:
@@ -92,9 +90,9 @@ def _bad_load_reports(world: World) -> list[Attempt]:
         if load.stage is not Stage.COPIED:
             found.append((act.CompleteLoad(load.request), (errors.NothingLoaded, errors.TransferOrder)))
             continue
-        request = flight.live(world, load.request)
-        if request is not None and not load.finished:
-            beyond = request.computed + world.config.scheduler_block_size
+        live = flight.live(world, load.request)
+        if live is not None and not load.finished:
+            beyond = live.computed + world.config.scheduler_block_size
             for valid in (-1, beyond):
                 found.append((act.CompleteLoad(load.request, failed=True, valid=valid), (errors.LoadMismatch,)))
     return found

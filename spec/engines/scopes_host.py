@@ -63,11 +63,14 @@ SCOPES: tuple[Scope, ...] = (
         num_blocks=9,
         offload=Offload(num_blocks=4, workers=2, store_submission="next_step"),
     ),
-    scope("fa4-m4-n2-lazy", full(4), mamba(4), dcp_size=2, max_model_len=28, num_blocks=10, offload=Offload("lazy", num_blocks=9)),
     scope(
-        "fa8-m2-host",
-        full(8),
+        "fa4-m4-n2-lazy", full(4), mamba(4), dcp_size=2, max_model_len=28, num_blocks=10, offload=Offload("lazy", num_blocks=9)
+    ),
+    scope(
+        "m2-m4-fa8-host",
         mamba(2),
+        mamba(4),
+        full(8),
         max_model_len=28,
         num_blocks=12,
         retention=0,
@@ -128,7 +131,13 @@ SCOPES: tuple[Scope, ...] = (
         quick=True,
     ),
     scope(
-        "fa2-w4-n2-lazy", full(2), window(4, 6), dcp_size=2, max_model_len=28, num_blocks=14, offload=Offload("lazy", num_blocks=10)
+        "fa2-w4-n2-lazy",
+        full(2),
+        window(4, 6),
+        dcp_size=2,
+        max_model_len=28,
+        num_blocks=14,
+        offload=Offload("lazy", num_blocks=10),
     ),
     scope(
         "fa4-m4-w4-n2-host",
@@ -153,7 +162,14 @@ SCOPES: tuple[Scope, ...] = (
         offload=Offload("lazy", num_blocks=12),
     ),
     # Chunked local attention, stable states, scratch blocks.
-    scope("fa4-c4-host", full(4), chunked(4, 8), max_model_len=28, num_blocks=14, offload=Offload(num_blocks=12)),
+    scope(
+        "fa4-c4-lazy",
+        full(4),
+        chunked(4, 8),
+        max_model_len=28,
+        num_blocks=12,
+        offload=Offload("lazy", num_blocks=12, store_submission="next_step"),
+    ),
     scope(
         "fa4-st4-host",
         full(4),
@@ -250,7 +266,7 @@ SCOPES: tuple[Scope, ...] = (
         defer_block_free=True,
         append_expansion=2,
         events=True,
-        offload=Offload(num_blocks=20, workers=2, hold_loads=True),
+        offload=Offload(num_blocks=20, workers=2, flush="before_forward", hold_loads=True),
         bounds={"lookahead": (0, 1), "gates": (False, True)},
     ),
     scope(
@@ -262,6 +278,7 @@ SCOPES: tuple[Scope, ...] = (
         mamba(4),
         mamba(4),
         dcp_size=2,
+        hash_block_size=2,
         max_model_len=20,
         num_blocks=40,
         max_chunk=9,
@@ -270,9 +287,35 @@ SCOPES: tuple[Scope, ...] = (
         checkpoint_alignment=4,
         max_steps_in_flight=2,
         defer_block_free=True,
+        connectors=(False,),
         events=True,
         append_expansion=2,
-        offload=Offload("lazy", num_blocks=20, store_submission="next_step", hold_loads=True),
+        offload=Offload(
+            "lazy", num_blocks=20, workers=2, flush="before_forward", store_submission="next_step", hold_loads=True
+        ),
         bounds={"lookahead": (0, 1), "gates": (False, True)},
+    ),
+    scope(
+        "many-n4-lazy",
+        full(1),
+        full(2, False, draft=True),
+        window(2, 3),
+        Group(SCRATCH, 2),
+        mamba(2, 2),
+        dcp_size=4,
+        max_model_len=20,
+        num_blocks=40,
+        max_chunk=11,
+        retention=4,
+        use_eagle=True,
+        num_draft_tokens=2,
+        checkpoint_alignment=2,
+        shared_prefix_checkpoint=True,
+        max_steps_in_flight=2,
+        async_outputs=True,
+        defer_block_free=True,
+        connectors=(True,),
+        offload=Offload("lazy", num_blocks=16, flush="before_forward", store_submission="next_step", hold_loads=True),
+        bounds={"lookahead": (0, 2), "gates": (False, True)},
     ),
 )

@@ -190,9 +190,9 @@ def _left_alone(moment: Moment) -> Findings:
         return None
     found = []
     for load in loads:
-        found += _was_touched(moment, load.request)
         if isinstance(moment.action, ResetHost) and load.stage is Stage.WAITING:
             continue  # a load that no step was told of is taken back (T34)
+        found += _was_touched(moment, load.request)
         free = [block for block in load.device if moment.after.pool.ref[block] < 1 or block in moment.after.pool.free]
         if free and not _taken_back(moment, load.request, load.stage):
             found.append(Evidence.of("a block is free while a load fills it", request=load.request, blocks=free))

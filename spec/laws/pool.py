@@ -6,6 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from kvproof.core.actions import (
     Allocate,
+    BuildMetadata,
+    CompleteLoad,
+    CompleteStore,
     Dispatch,
     Drain,
     EvictBlocks,
@@ -14,7 +17,9 @@ from kvproof.core.actions import (
     Lookup,
     Output,
     Preempt,
+    Promote,
     ResetCache,
+    ResetHost,
     Withdraw,
 )
 from kvproof.core.errors import ContractBroken, PoolExhausted
@@ -22,8 +27,9 @@ from kvproof.core.world import DeferredFree, GroupState, Phase, Request
 from kvproof.spec import ground
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
-POOL_CHANGES = (Allocate, Preempt, Withdraw, Drain, Finish, ResetCache, EvictBlocks, Output)
-RELEASES = (Preempt, Withdraw, Drain, Finish, Output)
+HOST_SIDE = (BuildMetadata, CompleteStore, CompleteLoad, Promote, ResetHost)
+POOL_CHANGES = (Allocate, Preempt, Withdraw, Drain, Finish, ResetCache, EvictBlocks, Output, *HOST_SIDE)
+RELEASES = (Preempt, Withdraw, Drain, Finish, Output, CompleteStore, CompleteLoad, ResetHost)
 
 
 def _free_queue(moment: Moment) -> Findings:
