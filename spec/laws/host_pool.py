@@ -154,7 +154,9 @@ def _never_unpinned_between(moment: Moment) -> Findings:
         return None
     load = ground_host.load_of(after, action.request)
     return [
-        Evidence.of("the source of a load is not pinned", block=block, before=before.pool.ref[block], after=after.pool.ref[block])
+        Evidence.of(
+            "the source of a load is not pinned", block=block, before=before.pool.ref[block], after=after.pool.ref[block]
+        )
         for block in (load.host if load is not None else ())
         if before.pool.ref[block] < 1 or after.pool.ref[block] < 1
     ]
@@ -190,7 +192,9 @@ def _one_budget(moment: Moment) -> Findings:
     if before is None:
         return None
     if isinstance(moment.refusal, PoolExhausted | ContractBroken):
-        return [Evidence.of("storing takes more host blocks than are free", free=len(before.pool.free), **moment.refusal.values)]
+        return [
+            Evidence.of("storing takes more host blocks than are free", free=len(before.pool.free), **moment.refusal.values)
+        ]
     if moment.record is None or not moment.record.store_device:
         return None
     joined = {block for waiting in before.queued for block in waiting.host}
