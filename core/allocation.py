@@ -340,9 +340,10 @@ def share(request: Request, wanted: Wanted) -> Scheduled:
 def external_counts(config: Config, request: Request, action: Allocate, admitted: bool) -> tuple[int, int]:
     """Return the external queries and hits of a first allocation, in tokens, counted when it is admitted (CN-3, M-CNT-4).
 
-    What was not hit locally was asked for; only the tokens accepted behind the local ones were hit.
+    What was not hit locally was asked for; only the tokens accepted behind the local ones were hit. Behind a load nothing is
+    looked up anew.
     """
-    if not admitted or not config.children:
+    if not admitted or not config.children or request.loaded:
         return 0, 0
     return request.num_tokens - action.local, action.external
 

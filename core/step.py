@@ -139,7 +139,9 @@ def _allocate(world: World, action: act.Allocate) -> tuple[World, Record]:
         return evolve(planned, prefixes=world.prefixes), record
     if request.loaded:
         planned = evolve(planned, phase=Phase.PLAN_WAITING)
-    return (planned, record) if hit is None else _tell_connectors(planned, request, action, record)
+    if hit is None and not request.loaded:
+        return planned, record
+    return _tell_connectors(planned, request, action, record)
 
 
 def _tell_connectors(world: World, request: Request, action: act.Allocate, record: Record) -> tuple[World, Record]:
@@ -241,7 +243,8 @@ def check_amount(world: World, request: Request, action: act.Allocate) -> None:
     check_end(world, request, action, start)
     if action.load:
         return
-    if action.new_tokens > world.config.max_chunk or not chunk_allowed(world, request, start, action.new_tokens):
+    clipped = action.new_tokens - len(action.drafts)  # drafts are no part of a prefill
+    if action.new_tokens > world.config.max_chunk or not chunk_allowed(world, request, start, clipped):
         raise ChunkNotClipped(
             f"a chunk of {action.new_tokens} tokens from {start} does not end where T22 lets it end: "
             f"{clip(world, request, start, min(action.new_tokens, world.config.max_chunk))} tokens would",

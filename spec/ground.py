@@ -307,9 +307,13 @@ def held_back(world: World) -> Iterator[tuple[int, int]]:
 def references(world: World) -> list[int]:
     """Count the references every block should have (PC-3).
 
-    Table entries, both ends of copies that are not drained yet, and what deferred frees hold.
+    Table entries, both ends of copies that are not drained yet, what deferred frees hold, and what the host side pins:
+    sources of stores, destinations of loads, and tables kept for a load.
     """
     count = [0] * world.config.num_blocks
+    for block in host_side_pins(world):
+        if 0 < block < len(count):
+            count[block] += 1
     for request in world.requests:
         for state in request.groups:
             for block in state.table:
@@ -322,6 +326,19 @@ def references(world: World) -> list[int]:
     for _, block in held_back(world):
         count[block] += 1
     return count
+
+
+def host_side_pins(world: World) -> Iterator[int]:
+    """Yield the device block of every reference that the host side holds: stores and loads, queued and abandoned ones too."""
+    host = world.host
+    if host is None:
+        return
+    for store in (*host.stores, *host.abandoned_stores, *host.queued):
+        yield from store.device
+    for load in (*host.loads, *host.abandoned_loads):
+        yield from load.device
+        for table in load.held:
+            yield from table
 
 
 def parts(config: Config) -> tuple[str, ...]:

@@ -127,11 +127,11 @@ def entry_size(config: Config, group: int) -> int:
 
 
 def confirmed_tokens(request: Request) -> int:
-    """Return the tokens whose blocks may be stored: computed in an earlier step, placeholders left out (T26, 7.3.6).
+    """Return the tokens whose blocks may be stored: those computed in an earlier step, no placeholders (T26, 7.3.6).
 
-    Of drafts in flight none is known; no block behind the known tokens has a key.
+    At the end of a request they may be more than it knows: drafts in flight count, too (T27).
     """
-    return min(request.computed - request.placeholders, request.num_tokens)
+    return request.computed - request.placeholders
 
 
 def block_at(world: World, request: Request, group: int, block: int, index: int, choice: Choice) -> int:
@@ -141,7 +141,10 @@ def block_at(world: World, request: Request, group: int, block: int, index: int,
     """
     if block != NULL_BLOCK:
         return block
-    node = prefixes.ancestor(world.prefixes, request.tip, (index + 1) * entry_size(world.config, group))
+    edge = (index + 1) * entry_size(world.config, group)
+    if edge > request.num_tokens:
+        return NULL_BLOCK
+    node = prefixes.ancestor(world.prefixes, request.tip, edge)
     found = pools.find(choice.device, node, group)
     return NULL_BLOCK if found == NO_KEY else found
 
@@ -155,12 +158,12 @@ def without_room(index: int, ready: int) -> int:
 def entry_meta(world: World, request: Request, group: int, index: int, choice: Choice, block: int) -> Meta:
     """Return what the events of a block at a table index will say: (prefix node, payload tokens) per key (T26).
 
-    One for every hash boundary of the entry, the primary key at the edge with E tokens and the others with H. A primary key
-    that is none of these, by a profile, comes last (3.1, field ``positional_ids``).
+    One for every known hash boundary of the entry, the primary key at the edge with E tokens and the others with H. A primary
+    key that is none of these, by a profile, comes last (3.1, field ``positional_ids``).
     """
     unit, size = world.config.hash_block_size, entry_size(world.config, group)
     primary = choice.device.key_node[block]
-    boundaries = range(index * size + unit, (index + 1) * size + 1, unit)
+    boundaries = range(index * size + unit, min((index + 1) * size, request.num_tokens) + 1, unit)
     nodes = [prefixes.ancestor(world.prefixes, request.tip, boundary) for boundary in boundaries]
     if primary not in nodes:
         nodes.append(primary)

@@ -16,8 +16,11 @@ from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
 
 def can_diverge(config: Config) -> bool:
-    """Tell whether the connectors together can use a divergent hit: there is one, and none of them cannot (T13)."""
-    return len(config.connectors) > 0 and False not in config.connectors
+    """Tell whether the connectors together can use a divergent hit: there is one, and none of them cannot (T13).
+
+    A host tier is one that cannot: it restores what its own lookup found.
+    """
+    return config.offload is None and len(config.connectors) > 0 and False not in config.connectors
 
 
 @frozen(slots=True)

@@ -150,7 +150,14 @@ def _waits_for(world: World, step: Step, other: int, place: tuple[int, int, int]
         reached = entry.loaded_from == stop if recurrent else stop <= entry.loaded_from
         if reached and node in path[: stop + 1]:
             return True
-    return False
+    return not recurrent and _loads_behind(world, other, stop, node)
+
+
+def _loads_behind(world: World, other: int, stop: int, node: int) -> bool:
+    """Tell whether another holder loads behind local tokens that end at ``stop`` or later, what is written among them (T29)."""
+    request, loads = ground.request_of(world, other), () if world.host is None else world.host.loads
+    path = [] if request is None else ground.lineage(world.prefixes, request.tip)
+    return any(load.request == other and stop <= load.start and node in path[: stop + 1] for load in loads)
 
 
 def _kept_later(world: World, step: Step, place: tuple[int, int], claim: list[int]) -> bool:

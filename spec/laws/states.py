@@ -61,6 +61,14 @@ def _states_of(request: Request, group: int) -> set[int]:
     return {column for column, block in enumerate(request.groups[group].table) if block != ground.NULL}
 
 
+def _share_of(moment: Moment, old: Request) -> Scheduled:
+    """Return what an admitted allocation plans; one that loads plans nothing yet, and its next chunk starts behind the load."""
+    action = moment.action
+    if isinstance(action, Allocate) and action.load:
+        return Scheduled(old.request, action.local + action.external, 0, True, action.local)
+    return moment.after.plan.scheduled[-1]
+
+
 def _wanted_states(moment: Moment, old: Request, group: int) -> set[int]:
     """Return the columns in which a request may hold states after an allocation (T21).
 
@@ -71,7 +79,7 @@ def _wanted_states(moment: Moment, old: Request, group: int) -> set[int]:
     """
     config, spec = moment.before.config, moment.before.config.groups[group]
     size, spare, held = spec.block_size, spec.speculative_blocks, _states_of(old, group)
-    entry = moment.after.plan.scheduled[-1]
+    entry = _share_of(moment, old)
     shares = [
         share for step, share in ground.shares(moment.after, old.request) if not ground.is_stale(moment.after, share, step)
     ]

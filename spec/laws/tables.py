@@ -282,7 +282,7 @@ def _one_private_block(moment: Moment) -> Findings:
     for request in world.requests:
         for group in groups:
             table = request.groups[group].table
-            wanted = 1 if request.status is Status.RUNNING else 0
+            wanted = 1 if request.loaded or request.status in (Status.RUNNING, Status.LOADING) else 0
             if len(table) != wanted or ground.NULL in table:
                 found.append(
                     Evidence.of(

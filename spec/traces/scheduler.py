@@ -18,8 +18,8 @@ from kvproof.core import step as door
 from kvproof.core.records import Record
 from kvproof.core.world import Request, Status
 from kvproof.spec.traces import announcements, manager
-from kvproof.spec.traces.format import Config
 from kvproof.spec.traces.driver import NO_TOKEN, Diverged, Driver, equal, lists
+from kvproof.spec.traces.format import Config
 from kvproof.spec.traces.read import Call, Operation
 from kvproof.spec.traces.state import RecordedState
 
@@ -27,7 +27,10 @@ UNDETERMINED: tuple[tuple[str, str], ...] = (
     ("step.calls", "which calls a scheduler makes, in which order, is its policy; their results and effects are compared"),
     ("allocate.new_tokens, lookahead, reserved, full_sequence_must_fit", "chunk sizes and margins are the scheduler's choice"),
     ("preempt.request", "victims are the scheduler's choice"),
-    ("update.sampled, next_drafts", "tokens and drafts are the model's (the neural one's) choice; what is kept of them is compared"),
+    (
+        "update.sampled, next_drafts",
+        "tokens and drafts are the model's (the neural one's) choice; what is kept of them is compared",
+    ),
     ("queues.waiting, holding", "their order is policy (priorities, requests set aside): they are compared as sets"),
 )
 
@@ -368,7 +371,7 @@ def _allocate(scheduler: Scheduler, call: Call, operation: Operation) -> None:
     request = driver.id_of(name, operation)
     before = scheduler.live(name)
     start = before.computed + args.local + args.external
-    equal("allocate.before", start if not args.async_load else start, args.before)
+    equal("allocate.before", start, args.before)
     record = driver.act(
         act.Allocate(
             request,
