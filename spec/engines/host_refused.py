@@ -143,7 +143,7 @@ def _bad_lookups(world: World, request: Request, late: tuple[type[Refusal], ...]
     if flight.owes_output(request):
         return [(act.LookupExternal(number, 0), (errors.StaleOutput,))]
     beyond = request.num_tokens + world.config.scheduler_block_size
-    wrong = (errors.BeyondKnownTokens, errors.NegativeNumber, errors.NothingToAllocate)
+    wrong = (errors.LookupMismatch,)
     return [(act.LookupExternal(number, start), wrong) for start in (-1, beyond)]
 
 
