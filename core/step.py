@@ -52,7 +52,7 @@ from kvproof.core.errors import (
     UnknownAction,
     VictimInFlight,
 )
-from kvproof.core.offload import completion, door, loads
+from kvproof.core.offload import door, loads
 from kvproof.core.records import Record
 from kvproof.core.world import NONE, Hit, Phase, Request, Status, Step, World
 
@@ -463,8 +463,6 @@ def _reset(world: World, action: act.ResetCache) -> tuple[World, Record]:
 
 def _evict(world: World, action: act.EvictBlocks) -> tuple[World, Record]:
     phases.need(world, "EvictBlocks", Phase.IDLE)
-    if world.host is not None:
-        completion.check_keys(world.host, action.blocks)
     pool = world.pool
     for block in action.blocks:
         pool = pools.evict(pool, block)

@@ -67,7 +67,7 @@ def model_config(header: Header, profile: Profile) -> Config:
         num_blocks=config.num_device_blocks,
         retention=config.retention_interval,
         max_running=config.max_running,
-        max_chunk=config.max_step_tokens,
+        max_chunk=most_tokens(header),
         long_prefill=(config.scheduler and config.scheduler.long_prefill_token_threshold) or None,
         clip_block_size=config.clip_block_size,
         use_eagle=config.use_eagle,
@@ -78,6 +78,14 @@ def model_config(header: Header, profile: Profile) -> Config:
         offload=None if config.host is None else offload(config.host),
         profile=profile,
     )
+
+
+def most_tokens(header: Header) -> int:
+    """Return the most tokens of a step; the driver of a manager-level recording lets one token with its drafts pass it."""
+    config = header.config
+    if header.engine.level != "manager":
+        return config.max_step_tokens
+    return max(config.max_step_tokens, 1 + config.num_draft_tokens)
 
 
 def offload(host: HostConfig) -> Offload:
