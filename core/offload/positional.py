@@ -158,8 +158,8 @@ def without_room(index: int, ready: int) -> int:
 def entry_meta(world: World, request: Request, group: int, index: int, choice: Choice, block: int) -> Meta:
     """Return what the events of a block at a table index will say: (prefix node, payload tokens) per key (T26).
 
-    One for every known hash boundary of the entry, the primary key at the edge with E tokens and the others with H. A primary key
-    that is none of these, by a profile, comes last (3.1, field ``positional_ids``).
+    One for every known hash boundary of the entry, the primary key at the edge with E tokens and the others with H. A primary
+    key that is none of these, by a profile, comes last (3.1, field ``positional_ids``).
     """
     unit, size = world.config.hash_block_size, entry_size(world.config, group)
     primary = choice.device.key_node[block]
