@@ -68,7 +68,7 @@ def model_config(header: Header, profile: Profile) -> Config:
         retention=config.retention_interval,
         max_running=config.max_running,
         max_chunk=most_tokens(header),
-        long_prefill=(config.scheduler and config.scheduler.long_prefill_token_threshold) or None,
+        long_prefill=largest_prefill(header),
         clip_block_size=config.clip_block_size,
         use_eagle=config.use_eagle,
         num_draft_tokens=config.num_draft_tokens,
@@ -86,6 +86,14 @@ def most_tokens(header: Header) -> int:
     if header.engine.level != "manager":
         return config.max_step_tokens
     return max(config.max_step_tokens, 1 + config.num_draft_tokens)
+
+
+def largest_prefill(header: Header) -> int | None:
+    """Return the limit of a prefill chunk where it is not that of a step."""
+    config = header.config
+    if config.scheduler is not None:
+        return config.scheduler.long_prefill_token_threshold or None
+    return config.max_step_tokens if config.max_step_tokens < most_tokens(header) else None
 
 
 def offload(host: HostConfig) -> Offload:
