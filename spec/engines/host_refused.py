@@ -126,7 +126,7 @@ def _bad_planning(world: World) -> list[Attempt]:
         elif world.hit is not None and world.hit.request == number and not request.loaded:
             found += _bad_loads(world, world.hit)
         elif not request.loaded and request.status is not Status.RUNNING:
-            missing = (errors.LookupMissing,)
+            missing = (errors.LookupMissing, errors.LoadMismatch)
             found.append((act.Allocate(number, 0, external=world.config.alignment, load=True), missing))
     return found
 

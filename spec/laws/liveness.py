@@ -396,9 +396,10 @@ LAWS: tuple[Law, ...] = (
         sentence="An admission is not put off if blocks suffice and the recurrent state that it adopts was computed in an "
         "earlier step.",
         source="#29387",
-        faults=("M-LV-1",),
+        faults=("M-LV-1", "M-LOAD-8"),
         on=(Allocate,),
         check=_admitted_when_it_fits,
+        bent_by=(("loaded_keys", "this_step"),),
     ),
     Law(
         id="LV-8",
