@@ -9,13 +9,17 @@ from kvproof.spec.faults import (
     eagle,
     events,
     geometry,
+    host_public,
+    loads,
     pool,
     profile,
     public,
     recurrent,
     speculation,
     steps,
+    stores,
     tables,
+    transfers,
     windows,
 )
 from kvproof.spec.faults.base import Fault, FaultError, Patch, configured, planted, with_field
@@ -36,7 +40,11 @@ ALL: tuple[Fault, ...] = (
     *steps.FAULTS,
     *events.FAULTS,
     *profile.FAULTS,
+    *stores.FAULTS,
+    *transfers.FAULTS,
+    *loads.FAULTS,
     *public.FAULTS,
+    *host_public.FAULTS,
 )
 
 

@@ -66,7 +66,8 @@ class Driver:
 
     ``places`` are the operations that the ``actions`` belong to. ``tokens`` are those of each request so far, ``said`` the
     events of each tier since they were compared, ``lingering`` the rows of requests that finished while they load.
-    ``early_outputs``: the recording counts outputs as processed when their step ends (DECLARED). ``outputs`` are the recorded outputs per request: (operation, sampled tokens, rejected drafts), in order.
+    ``early_outputs``: the recording counts outputs as processed when their step ends (DECLARED).
+    ``outputs`` are the recorded outputs per request: (operation, sampled tokens, rejected drafts), in order.
     """
 
     name: str

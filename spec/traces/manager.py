@@ -17,6 +17,7 @@ from kvproof.spec.traces import announcements
 from kvproof.spec.traces.driver import Diverged, Driver, equal, lists
 from kvproof.spec.traces.format import EndStepResult, StepResult
 from kvproof.spec.traces.read import Operation, Recording
+from kvproof.spec.traces.state import RecordedState
 
 
 @define(slots=True)
@@ -34,6 +35,10 @@ class Manager:
         if handler is None:
             raise Diverged("operation", "an operation the model covers", operation.op)
         handler(self, operation)
+
+    def compare(self, state: RecordedState) -> None:
+        """Compare the whole state after an operation with the recorded one. Raises Diverged."""
+        self.driver.compare(state, self.drained)
 
     def request(self, operation: Operation) -> int:
         """Return the model's id of the request that an operation names."""

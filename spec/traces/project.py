@@ -67,8 +67,8 @@ def model_config(header: Header, profile: Profile) -> Config:
         num_blocks=config.num_device_blocks,
         retention=config.retention_interval,
         max_running=config.max_running,
-        max_chunk=config.max_step_tokens,
-        long_prefill=(config.scheduler and config.scheduler.long_prefill_token_threshold) or None,
+        max_chunk=most_tokens(header),
+        long_prefill=largest_prefill(header),
         clip_block_size=config.clip_block_size,
         use_eagle=config.use_eagle,
         num_draft_tokens=config.num_draft_tokens,
@@ -78,6 +78,22 @@ def model_config(header: Header, profile: Profile) -> Config:
         offload=None if config.host is None else offload(config.host),
         profile=profile,
     )
+
+
+def most_tokens(header: Header) -> int:
+    """Return the most tokens of a step; the driver of a manager-level recording lets one token with its drafts pass it."""
+    config = header.config
+    if header.engine.level != "manager":
+        return config.max_step_tokens
+    return max(config.max_step_tokens, 1 + config.num_draft_tokens)
+
+
+def largest_prefill(header: Header) -> int | None:
+    """Return the limit of a prefill chunk where it is not that of a step."""
+    config = header.config
+    if config.scheduler is not None:
+        return config.scheduler.long_prefill_token_threshold or None
+    return config.max_step_tokens if config.max_step_tokens < most_tokens(header) else None
 
 
 def offload(host: HostConfig) -> Offload:

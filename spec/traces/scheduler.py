@@ -18,8 +18,8 @@ from kvproof.core import step as door
 from kvproof.core.records import Record
 from kvproof.core.world import Request, Status
 from kvproof.spec.traces import announcements, manager
-from kvproof.spec.traces.format import Config
 from kvproof.spec.traces.driver import NO_TOKEN, Diverged, Driver, equal, lists
+from kvproof.spec.traces.format import Config
 from kvproof.spec.traces.read import Call, Operation
 from kvproof.spec.traces.state import RecordedState
 
@@ -371,7 +371,7 @@ def _allocate(scheduler: Scheduler, call: Call, operation: Operation) -> None:
     request = driver.id_of(name, operation)
     before = scheduler.live(name)
     start = before.computed + args.local + args.external
-    equal("allocate.before", start if not args.async_load else start, args.before)
+    equal("allocate.before", start, args.before)
     record = driver.act(
         act.Allocate(
             request,
