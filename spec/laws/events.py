@@ -2,8 +2,8 @@
 
 Each tier is judged by its own key map. The truth comes from that map before and after an action, entry by entry, and from
 walking prefixes. An entry (node, group, seq, block) that stands in both maps was there all the time: whatever registers a
-key again gives it a new ``seq``. Only a roll-back (T39) gives entries back as they were; there a block that has a key before and after counts as having
-kept it.
+key again gives it a new ``seq``. Only a roll-back (T39) gives entries back as they were; there a block that has a key before
+and after counts as having kept it.
 """
 
 from __future__ import annotations

@@ -84,7 +84,8 @@ def _destinations_wait(moment: Moment) -> Findings:
     if hosts is None:
         return None
     host = hosts[1]
-    blocks = [block for store in (*ground_host.all_stores(host), *host.queued) for block in store.host]
+    blocks = [block for store in ground_host.all_stores(host) for block in store.host]
+    blocks += [block for left in host.queued for block in left.host]
     if not blocks:
         return None
     keyed = {block for _, _, _, block in host.pool.entries}

@@ -55,7 +55,7 @@ def _stored_bytes(moment: Moment) -> Findings:
     if moment.record is None or moment.before.host is None:
         return None
     stores = copied_now(moment)
-    found = []
+    found: list[Evidence] = []
     for store in stores:
         for block, destination in zip(store.device, store.host, strict=False):
             found += _wrong_copy(moment, store.event, block, destination)
