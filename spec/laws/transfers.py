@@ -147,7 +147,9 @@ def _taken_for_it(moment: Moment, action: Allocate) -> Findings:
     ends = {end for _, source, destination in moment.after.plan.copies for end in (source, destination)}
     taken = set(moment.record.taken)
     return [
-        Evidence.of("a load fills a block that is not its own", request=action.request, group=group, column=column, block=device)
+        Evidence.of(
+            "a load fills a block that is not its own", request=action.request, group=group, column=column, block=device
+        )
         for group, column, device, _ in moment.record.pairs
         if device != NULL_BLOCK and (device not in taken or device in ends or moment.after.pool.ref[device] > 2)
     ]
