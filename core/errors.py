@@ -264,12 +264,6 @@ class TransferOrder(Refusal):
     code = "transfer-order"
 
 
-class StoreRunning(Refusal):
-    """Keys are taken from a block whose store is not complete: its completion gives them to the host block (T4, T28, HO-11)."""
-
-    code = "store-running"
-
-
 class ContractBroken(Refusal):
     """An internal contract of the semantics does not hold (an assertion in section 4); never legal to reach."""
 

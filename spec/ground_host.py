@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from attrs import frozen
 
 from kvproof.core.config import Config
-from kvproof.core.offload.state import Host, Load, Meta, PendingHit, Stage, Store, Track
+from kvproof.core.offload.state import Host, Load, Meta, PendingHit, Store, Track
 from kvproof.core.pool import Pool
 from kvproof.core.world import Request, World
 from kvproof.spec import ground, naive, naive_hits
@@ -120,11 +120,6 @@ def outstanding(host: Host) -> list[int]:
     """Return the device blocks of the stores that are running or queued and not abandoned, as often as they stand there."""
     running = [block for store in host.stores for block in store.device]
     return running + [block for waiting in host.queued for block in waiting.device]
-
-
-def uncopied(host: Host) -> Iterator[Store]:
-    """Yield the stores, abandoned ones included, that the worker was given and whose bytes have not moved."""
-    return (store for store in all_stores(host) if store.stage is Stage.SUBMITTED)
 
 
 # --- keys and prefixes ----------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from kvproof.core import pool as pools
-from kvproof.core.errors import ContractBroken, NegativeNumber, StoreRunning, TransferOrder
+from kvproof.core.errors import ContractBroken, NegativeNumber, TransferOrder
 from kvproof.core.offload import counters, tracks
 from kvproof.core.offload.state import Host, Meta, Stage, Store
 from kvproof.core.pool import NO_KEY, Pool
@@ -80,17 +80,6 @@ def check(config: Config, store: Store, acks: int) -> None:
         raise TransferOrder(f"the bytes of store {store.event} did not move yet: run it with RunStore first (T28)")
 
 
-def check_keys(host: Host, blocks: tuple[int, ...]) -> None:
-    """Refuse to take the keys of blocks whose store is queued or running: it would end without one (T4, T28, HO-11)."""
-    needed = {block for store in (*host.stores, *host.queued) for block in store.device}
-    for block in blocks:
-        if block in needed:
-            raise StoreRunning(
-                f"block {block} is being stored and its completion gives its keys to the host: complete the store first (T28)",
-                block=block,
-            )
-
-
 def is_complete(config: Config, store: Store) -> bool:
     """Tell whether every worker reported (T28, CP-9)."""
     return config.offload is None or store.acks >= config.offload.workers
@@ -160,16 +149,26 @@ def entry_of(store: Store, index: int) -> Meta:
 
 
 def notes(config: Config, keys: tuple[tuple[int, int, int], ...], meta: Meta) -> tuple[Note, ...]:
-    """Return the notes of the keys a host block gets: size, and the tokens of payload, 0 without one (3.7, EV-2).
+    """Return the notes of the keys a host block gets: size, payload tokens, and the node where these end (3.7, EV-2).
 
     The primary is announced with E tokens, the others with what was captured of them. Captured with another size than it is
-    announced with, a key has no payload.
+    announced with, a key has no payload: 0 tokens.
     """
     if not keys:
         return ()
     known = dict(meta)
     sizes = [config.sizes[keys[0][1]], *(known.get(node, 0) for node, _, _ in keys[1:])]
     return tuple(
-        (pools.COPIED, node, group, size, size if known.get(node) == size else 0)
+        (pools.COPIED, node, group, size, size if known.get(node) == size else 0, payload_end(config, group, meta, node))
         for (node, group, _), size in zip(keys, sizes, strict=True)
     )
+
+
+def payload_end(config: Config, group: int, meta: Meta, node: int) -> int:
+    """Return the node of the last token that a key is announced with: its own (EV-1).
+
+    Captured of an entry that its block has left, one item more than the entry has boundaries, the primary key is announced
+    with the tokens of that entry (3.1, field ``positional_ids``).
+    """
+    strange = len(meta) > config.sizes[group] // config.hash_block_size and meta[-1][0] == node
+    return meta[-2][0] if strange else node

@@ -102,8 +102,9 @@ def _bad_preemptions(world: World) -> list[Attempt]:
     found: list[Attempt] = []
     for request in world.requests:
         if request not in legal:
-            found.append((act.Preempt(request.request), (errors.StatusError,)))
-            found.append((act.Preempt(request.request, drop_stale=True), (errors.StatusError,)))
+            why = errors.VictimInFlight if request.status is Status.RUNNING else errors.StatusError
+            found.append((act.Preempt(request.request), (why,)))
+            found.append((act.Preempt(request.request, drop_stale=True), (why,)))
     return found
 
 

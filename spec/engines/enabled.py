@@ -87,12 +87,10 @@ def _disturb(world: World) -> list[Action]:
 def preemptable(world: World) -> list[Request]:
     """Return the running requests that may be preempted now, planned or not (T31).
 
-    Between plans those without a step in flight. In a plan all, but while freeing is deferred those without a step whose
-    outputs are all still to come: the blocks of another would not become free in this plan.
+    All, but while freeing is deferred those without a step whose outputs are all still to come: the blocks of another would not
+    become free now.
     """
     running = [request for request in world.requests if request.status is Status.RUNNING]
-    if world.phase is Phase.IDLE:
-        return [request for request in running if not request.in_flight]
     if world.config.defer_block_free:
         fenced = {due for step in world.steps if not step.opened for due in step.due}
         return [request for request in running if request.request not in fenced]

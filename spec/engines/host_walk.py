@@ -5,6 +5,7 @@ Everything here draws from a stream of its own, so that walks without a host tie
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 from attrs import define, frozen
@@ -14,9 +15,10 @@ from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.offload.state import Stage
 from kvproof.core.world import Hit, Phase, Request, Status, World
-from kvproof.spec.engines import amounts, host
+from kvproof.spec.engines import amounts, host, prompts
 from kvproof.spec.engines import enabled as lists
 from kvproof.spec.engines.amounts import Limits
+from kvproof.spec.engines.prompts import Prompt
 from kvproof.spec.laws.base import Moment
 
 
@@ -26,8 +28,9 @@ class HostHabits:
 
     ``look`` is that of asking the host behind a lookup, ``take`` of loading what it has, ``less`` of loading only a part,
     ``stray`` of asking at another place, ``promote`` of considering a completed load now. ``wipe`` is that of evicting every
-    key of the device, which a resend follows, ``reset``, ``read`` and ``strange`` those of a reset, a reading and a report of
-    an unknown event, ``abort`` of finishing a request that loads.
+    key of the device after a store is complete, which a resend follows, ``again`` that of resending what the host knows
+    without that. ``reset``, ``read`` and ``strange`` are those of a reset, a reading and a report of an unknown event,
+    ``abort`` of finishing a request that loads or waits behind a load.
     """
 
     store: float
@@ -41,6 +44,7 @@ class HostHabits:
     stray: float
     promote: float
     wipe: float
+    again: float
     reset: float
     read: float
     strange: float
@@ -54,9 +58,9 @@ def draw_habits(random: Random) -> HostHabits:
         return choices[random.randrange(len(choices))]
 
     return HostHabits(
-        store=rate(0.02, 0.1, 0.3, 0.7),
-        load=rate(0.02, 0.1, 0.3, 0.7),
-        report=rate(0.05, 0.3, 0.8),
+        store=rate(0.02, 0.2, 0.5, 0.9),
+        load=rate(0.02, 0.2, 0.5, 0.9),
+        report=rate(0.1, 0.4, 0.9),
         early=rate(0.0, 0.1, 0.4),
         fail=rate(0.0, 0.0, 0.1, 0.4),
         look=rate(0.4, 0.8, 1.0),
@@ -64,7 +68,8 @@ def draw_habits(random: Random) -> HostHabits:
         less=rate(0.0, 0.1, 0.3),
         stray=rate(0.0, 0.02, 0.1),
         promote=rate(0.3, 0.8, 1.0),
-        wipe=rate(0.0, 0.02, 0.06, 0.15),
+        wipe=rate(0.0, 0.1, 0.3, 0.7),
+        again=rate(0.0, 0.3, 0.7),
         reset=rate(0.0, 0.0, 0.01, 0.04),
         read=rate(0.0, 0.02),
         strange=rate(0.0, 0.01),
@@ -76,8 +81,8 @@ def draw_habits(random: Random) -> HostHabits:
 class HostWalker:
     """Draws the host's actions for a world.
 
-    ``asked`` is the request that was asked for at the host since it was looked up, ``resend`` tells that the device's keys
-    were evicted and nothing was submitted since.
+    ``asked`` is the request that was asked for at the host since it was looked up. ``stored`` tells that a store was completed
+    since the device's keys were evicted last, ``resend`` that they were and nothing was submitted since.
     """
 
     config: Config
@@ -85,6 +90,7 @@ class HostWalker:
     random: Random
     habits: HostHabits
     asked: int | None = None
+    stored: bool = False
     resend: bool = False
 
     @classmethod
@@ -110,6 +116,8 @@ class HostWalker:
             self.asked = action.request
         elif isinstance(action, act.Submit):
             self.resend = False
+        elif isinstance(action, act.CompleteStore):
+            self.stored = self.stored or (moment.record is not None and moment.record.done)
 
     def propose(self, world: World) -> Action | None:
         """Return what happens on the host's side now, None if nothing does."""
@@ -142,15 +150,26 @@ class HostWalker:
         if 0 <= draw < habits.strange:
             return act.CompleteStore(host.unknown_event(world))
         draw -= habits.strange
-        loading = [request for request in world.requests if request.status is Status.LOADING]
+        loading = [request for request in world.requests if request.status is Status.LOADING or request.loaded]
         if loading and 0 <= draw < habits.abort:
             return act.Finish(loading[self.random.randrange(len(loading))].request)
         draw -= habits.abort
         keyed = tuple(block for block, node in enumerate(world.pool.key_node) if node >= 0)
-        if keyed and not self.resend and 0 <= draw < habits.wipe:
-            self.resend = True
+        if keyed and self.stored and 0 <= draw < habits.wipe:
+            self.stored, self.resend = False, True
             return act.EvictBlocks(keyed)
+        if self.resend and len(world.requests) >= self.limits.max_live and self.chance(0.5):
+            return act.Finish(world.requests[self.random.randrange(len(world.requests))].request)
         return None
+
+    def known_prompt(self, world: World, past: Sequence[Prompt]) -> Prompt | None:
+        """Return a prompt whose beginning the host has, to be sent again now; None for another one."""
+        if world.host is None or not (self.resend or self.chance(self.habits.again)):
+            return None
+        known = [(len(held_of(world, prompt)), prompt) for prompt in past]
+        most = max((groups for groups, _ in known), default=0)
+        best = [prompt for groups, prompt in known if groups == most > 0]
+        return best[self.random.randrange(len(best))] if best else None
 
     def _report(self, world: World, stuck: bool) -> Action | None:
         """Return a report of a worker: of a store, early or not, or of a load, done or failed."""
@@ -204,6 +223,13 @@ class HostWalker:
             if amount:
                 return act.Allocate(request.request, amount)
         return None
+
+
+def held_of(world: World, prompt: Prompt) -> set[int]:
+    """Return the groups of which the host has something of a prompt."""
+    assert world.host is not None
+    nodes = set(prompts.nodes_of(world, *prompt))
+    return {group for node, group, _, _ in world.host.pool.entries if node in nodes}
 
 
 def idles(world: World) -> bool:

@@ -30,6 +30,15 @@ def spelled(world: World, node: int) -> Prompt:
     return tokens, table.token[prefixes.ancestor(table, node, 0)]
 
 
+def nodes_of(world: World, tokens: tuple[int, ...], context: int) -> list[int]:
+    """Return the prefix nodes of these tokens, one after another, as far as there are any."""
+    found, node = [], prefixes.child(world.prefixes, -1, context)
+    for token in tokens:
+        node = prefixes.child(world.prefixes, node, token) if node >= 0 else -1
+        found.append(node)
+    return [node for node in found if node >= 0]
+
+
 def free_id(world: World) -> int:
     """Return the smallest request id that nothing mentions, the host neither (T37)."""
     taken = mentioned(world) | host.mentioned(world)

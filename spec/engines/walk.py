@@ -202,6 +202,8 @@ class Walker:
         # With two steps in flight there is hardly a moment without one: what happens between steps must happen early.
         if on is not None and not self.chance(self.habits.busy if self.config.max_steps_in_flight > 1 else self.habits.early):
             return on
+        if self.host is not None and self.host.resend and room:
+            return self._submit(world)
         disturbance = self._disturb(world)
         if disturbance is not None:
             return disturbance
@@ -281,8 +283,9 @@ class Walker:
 
     def _prompt(self, world: World) -> Prompt:
         limit = self.limits.max_prompt
-        if self.past and self.host is not None and self.host.resend:
-            return self.past[self.random.randrange(len(self.past))]
+        known = None if self.host is None else self.host.known_prompt(world, self.past)
+        if known is not None:
+            return known
         if not self.past or not self.chance(self.habits.memory):
             tokens = tuple(self._token() for _ in range(self._size(1, limit)))
             return tokens, self.limits.contexts[self.random.randrange(len(self.limits.contexts))]

@@ -6,7 +6,6 @@ from attrs import astuple
 
 from kvproof.core.actions import Allocate, BuildMetadata, CompleteLoad, ReadCounters, ResetHost
 from kvproof.core.offload.state import Counters, Stage
-from kvproof.core.world import Status
 from kvproof.spec import ground, ground_host
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
@@ -69,7 +68,7 @@ def _queries_and_hits(moment: Moment) -> Findings:
     connectors = bool(config.connectors) or config.offload is not None
     if request is None or not connectors:
         return None
-    first = request.status is not Status.RUNNING and not request.loaded and bool(record.admitted)
+    first = not ground.is_admitted(request) and bool(record.admitted)
     expected = (request.num_tokens - action.local, action.external) if first else (0, 0)
     if (record.queries, record.hits) != expected or record.hits > record.queries:
         return [
@@ -85,14 +84,15 @@ def _queries_and_hits(moment: Moment) -> Findings:
 
 
 def _issued_loads_count(moment: Moment) -> Findings:
-    """CN-4: the blocks of a load count when it completes, if a step was told of it."""
+    """CN-4: the blocks of a load count when it completes, abandoned or not, if a step was told of it."""
     before, host = moment.before.host, moment.after.host
     if moment.record is None or before is None or host is None or not (before.loads or before.abandoned_loads):
         return None
     grown = host.load_blocks - before.load_blocks
     expected = 0
     if isinstance(moment.action, CompleteLoad):
-        load = ground_host.load_of(before, moment.action.request)
+        loads = ground_host.all_loads(before)
+        load = next((load for load in loads if load.request == moment.action.request), None)
         expected = len(load.device) if load is not None and load.stage > Stage.WAITING else 0
     if grown != expected:
         return [Evidence.of("other loads count than those that completed", counted=grown, expected=expected)]

@@ -11,7 +11,7 @@ from kvproof.core.offload.state import Meta
 from kvproof.core.world import World
 from kvproof.spec import ground, ground_host
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
-from kvproof.spec.laws.stores import Entry, selected
+from kvproof.spec.laws.stores import Entry, fits_place, is_tail, scan_of, selected
 
 EMPTY: Meta = ()
 
@@ -69,7 +69,7 @@ def _wrong_items(world: World, entry: Entry) -> list[Evidence]:
     said = dict(entry.meta or EMPTY)
     if node < 0 or node not in said:
         return [Evidence.of("the metadata of a block does not name its primary key", block=entry.device, key=node, meta=said)]
-    expected = dict(ground_host.expected_items(world, group, node))
+    expected = dict(ground_host.expected_items(world, group, max(said, key=lambda known: world.prefixes.depth[known])))
     if said == expected and len(said) == len(entry.meta or EMPTY):
         return []
     return [
@@ -121,14 +121,12 @@ def _nothing_said_of_states(moment: Moment) -> Findings:
         for entry in event.handoffs
         if entry.meta != EMPTY
     ]
+    places = scan_of(moment)
     for entry in event.scanned:
-        node, group = world.pool.key_node[entry.device], world.pool.key_group[entry.device]
-        whole = node >= 0 and world.prefixes.depth[node] % ground.span(world.config, group) == 0
-        if whole == (entry.meta == EMPTY):
+        mine = [place for place in places if fits_place(world, place, entry.device)]
+        if mine and not any(is_tail(world, place) == (entry.meta == EMPTY) for place in mine):
             found.append(
-                Evidence.of(
-                    "a partial tail carries metadata, or a whole block none", block=entry.device, key=node, meta=entry.meta
-                )
+                Evidence.of("a partial tail carries metadata, or a whole block none", block=entry.device, meta=entry.meta)
             )
     return found
 

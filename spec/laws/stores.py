@@ -239,15 +239,8 @@ def _block_of_its_place(moment: Moment) -> Findings:
     places = scan_of(moment)
     found = []
     for entry in event.scanned:
-        keys = ground_host.keys_of(pool, entry.device)
         primary = (pool.key_node[entry.device], pool.key_group[entry.device])
-        fits = [
-            place
-            for place in places
-            if place.block in (entry.device, ground.NULL)
-            and (place.node, place.group) in keys
-            and (primary == (place.node, place.group) or _is_tail(moment.before, place))
-        ]
+        fits = [place for place in places if fits_place(moment.before, place, entry.device)]
         if not fits:
             found.append(
                 Evidence.of(
@@ -259,12 +252,27 @@ def _block_of_its_place(moment: Moment) -> Findings:
                     places=tuple((place.request, place.group, place.column, place.block) for place in places),
                 )
             )
-        for place in fits[:1]:
+        for place in sorted(fits, key=lambda place: place.block != entry.device)[:1]:
             places.remove(place)
     return found
 
 
-def _is_tail(world: World, place: Place) -> bool:
+def fits_place(world: World, place: Place, block: int) -> bool:
+    """Tell whether a block may be selected for a place: it stands there, or a window left the entry, and it is keyed for the end
+    of the place. Its primary is that key, or (a tail, or after T4 took the whole block's key) another one of the place.
+    """
+    if place.block not in (block, ground.NULL):
+        return False
+    path = ground.lineage(world.prefixes, place.node)
+    size = ground.span(world.config, place.group)
+    inside = set(path[(len(path) - 2) // size * size + 1 :])
+    keys = ground_host.keys_of(world.pool, block)
+    if is_tail(world, place) or place.block == ground.NULL:
+        return (place.node, place.group) in keys
+    return world.pool.key_group[block] == place.group and world.pool.key_node[block] in inside
+
+
+def is_tail(world: World, place: Place) -> bool:
     """Tell whether a place is a partial tail: its key names a boundary inside the block, possibly as a secondary."""
     return (len(ground.lineage(world.prefixes, place.node)) - 1) % ground.span(world.config, place.group) != 0
 
@@ -286,8 +294,12 @@ def _keys_stay(moment: Moment) -> Findings:
     found = []
     for block in sorted(set(ground_host.outstanding(host))):
         had, has = ground_host.keys_of(moment.before.pool, block), ground_host.keys_of(moment.after.pool, block)
-        judged = True
+        if not has and isinstance(moment.action, Withdraw):
+            continue  # the plan had keyed anew what was evicted by block id
         primary = (moment.before.pool.key_node[block], moment.before.pool.key_group[block])
+        if primary[0] == NO_KEY:
+            continue  # evicted by block id (T4)
+        judged = True
         covered = set(ground.lineage(prefixes, primary[0])) if primary[1] >= 0 else set()
         if primary[1] >= 0 and ground.is_recurrent(moment.before.config.groups[primary[1]]):
             covered = {primary[0]}

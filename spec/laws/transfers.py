@@ -60,7 +60,7 @@ def _stored_bytes(moment: Moment) -> Findings:
         for block, destination in zip(store.device, store.host, strict=False):
             found += _wrong_copy(moment, store.event, block, destination)
     judged = bool(stores)
-    for store in ground_host.uncopied(moment.before.host):
+    for store in _ready(moment.before):
         judged = True
         for block in store.device:
             cell = overwritten(moment.before, block, moment.before.contents[block], moment.after.contents[block])
@@ -78,11 +78,18 @@ def _wrong_copy(moment: Moment, event: int, block: int, destination: int) -> Ite
     place = {"event": event, "block": block, "host": destination}
     if content not in (moment.before.contents[block], world.contents[block]):
         yield Evidence.of("a store does not copy the whole block", **place, content=content, device=world.contents[block])
-    if not keys:
-        yield Evidence.of("a block lost its keys before its store ran", **place)
     for node, group in keys:
         if not ground_host.holds_prefix(world, group, node, content):
             yield Evidence.of("a store copies other bytes than the block is keyed for", **place, key=node, content=content)
+
+
+def _ready(world: World) -> Iterator[Store]:
+    """Yield the stores that may be copied at any time: their step has run its forward, their bytes have not moved."""
+    forward = ground.parts(world.config).index("forward")
+    pending = {step.store for step in world.steps if step.part <= forward}
+    for store in ground_host.all_stores(ground_host.host_of(world)):
+        if store.stage is not Stage.COPIED and store.event not in pending and store.event != world.plan.store:
+            yield store
 
 
 def overwritten(world: World, block: int, before: tuple[int, ...], after: tuple[int, ...]) -> int | None:
@@ -173,16 +180,11 @@ def _uses(world: World, load: Load) -> Iterator[tuple[str, set[int]]]:
         if step.part <= parts.index("forward"):
             for entry in step.scheduled:
                 if entry.request != load.request:
-                    rows |= _row(world, entry.row)
+                    rows.update(ground.used_blocks(world, entry))
         if step.part <= parts.index("copy"):
             ends |= {end for _, source, destination in step.copies for end in (source, destination)}
     yield "that a dispatched step will use", rows
     yield "that a dispatched step will copy", ends
-
-
-def _row(world: World, row: int) -> set[int]:
-    """Return the manager blocks in a worker row, over all groups."""
-    return {entry // world.config.append_expansion for rows in world.worker.rows for entry in rows[row]}
 
 
 LAWS: tuple[Law, ...] = (
@@ -198,8 +200,8 @@ LAWS: tuple[Law, ...] = (
     Law(
         "CC-5",
         "S",
-        "A store copies whole blocks that then hold what their keys claim, and none of that is overwritten between the step that "
-        "submits the store and its copy.",
+        "A store copies whole blocks that then hold what their keys claim, and none of that is overwritten between the forward of "
+        "the store's step and its copy.",
         "#45704",
         ("M-ORD-1", "M-RACE-1"),
         on=(RunStore, RunLoad, Execute),

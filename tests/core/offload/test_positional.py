@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kvproof.core import actions as act
 from kvproof.core.config import VLLM_0_33_0, Group, Offload
 from tests.offloading import FULL, MAMBA, STABLE, WINDOW, Hosted, hosted, pairs
@@ -64,18 +62,18 @@ def test_placeholders_are_not_confirmed() -> None:
 
 
 def test_drafts_in_flight_are_not_confirmed() -> None:
-    """With a second step in flight drafts count as computed, but nobody knows yet whether they are tokens (T26)."""
-    config = hosted(Group(FULL, 4), num_draft_tokens=3, max_steps_in_flight=2, defer_block_free=True)
+    """An aborted request whose drafts are in flight counts them as computed; what is not known is not stored (T27)."""
+    config = hosted(
+        Group(FULL, 4), Group(WINDOW, 4, window=20), num_draft_tokens=3, max_steps_in_flight=2, defer_block_free=True
+    )
     driver = Hosted(config)
-    driver.submit(0, 9)
-    driver.submit(1, (5, 5))
+    driver.submit(0, 8)
     driver.chunk(0, 8)
     driver.do(act.BeginStep(), act.Allocate(0, 4, drafts=(3, 3, 3)))
     driver.dispatch()
-    assert driver.cursors(0) == [2]
-    assert driver.request(0).computed == 12
-    with pytest.raises(Exception, match="known"):
-        driver.do(act.BeginStep(), act.Allocate(0, 1))
+    assert driver.cursors(0) == [2, 2]
+    assert (driver.request(0).computed, driver.request(0).num_tokens) == (12, 9)
+    assert driver.do(act.Finish(0)).store_device == ()
 
 
 def window(**settings: object) -> Hosted:
@@ -113,21 +111,23 @@ def test_a_nulled_entry_without_a_key_is_passed() -> None:
 def test_new_and_resumed_requests_come_before_continuing_ones() -> None:
     """The store side sees admitted requests first, then resumed ones, then those that go on (T26)."""
     driver = Hosted(hosted(Group(FULL, 4)))
-    shared = (1, 2, 3, 4, 5, 6, 7, 8)
-    driver.submit(0, shared)
-    driver.submit(1, shared)
+    for request, token in ((9, 2), (1, 1), (0, 5)):
+        driver.submit(request, (token,) * 6)
+    driver.chunk(9, 4)
+    driver.do(act.Finish(9))
     driver.chunk(1, 4)
+    driver.complete(0)
     driver.do(act.Preempt(1))
+    assert driver.do(act.ResetHost()).done
     driver.chunk(0, 4)
-    driver.submit(2, shared)
-    driver.do(act.BeginStep(), act.Allocate(0, 4))
+    driver.submit(2, (2,) * 6)
+    driver.do(act.BeginStep(), act.Allocate(0, 1))
     for request in (1, 2):
-        driver.allocate(request, 4)
-    order = [entry.request for entry in driver.world.plan.scheduled]
-    assert order == [0, 1, 2]
+        driver.allocate(request, 1)
+    assert [entry.request for entry in driver.world.plan.scheduled] == [0, 1, 2]
+    assert [driver.tables(request)[0][0] for request in range(3)] == [3, 2, 1]
     driver.dispatch()
-    assert driver.records[-2].store_device == (1,)
-    assert [track.request for track in driver.host.tracks if track.events] == [2]
+    assert driver.records[-2].store_device == (1, 2, 3)
 
 
 def test_a_full_host_delays() -> None:
@@ -170,9 +170,9 @@ def test_a_preempted_request_is_scanned_anew() -> None:
     assert driver.cursors(0) == [2]
     driver.do(act.BeginStep(), act.Preempt(0))
     assert driver.cursors(0) == [2]
-    driver.close()
+    assert driver.close().flush
     assert driver.cursors(0) == [0]
-    driver.complete(0)
+    assert driver.do(act.CompleteStore(0)).done
     assert driver.chunk(0, 1).store_event == -1
     assert driver.cursors(0) == [2]
 
