@@ -31,6 +31,7 @@ class Profile:
     void_drops: Literal["any_lowering", "without_drop"] = "any_lowering"
     checkpoint_column: Literal["own", "row"] = "own"
     padded_admission: Literal["same_block", "any"] = "same_block"
+    loaded_keys: Literal["ready", "this_step"] = "ready"
     positional_ids: Literal["table", "accumulated"] = "table"
     finish_tail: Literal["registered", "prompt"] = "registered"
     finish_tail_groups: Literal["every", "first"] = "every"
@@ -59,6 +60,7 @@ VLLM_0_33_0 = Profile(
     void_drops="without_drop",
     checkpoint_column="row",
     padded_admission="any",
+    loaded_keys="this_step",
     positional_ids="accumulated",
     finish_tail="prompt",
     finish_tail_groups="first",

@@ -84,7 +84,7 @@ def _queries_and_hits(moment: Moment) -> Findings:
 
 
 def _issued_loads_count(moment: Moment) -> Findings:
-    """CN-4: the blocks of a load count when it completes, if a step was told of it."""
+    """CN-4: the blocks of a load count when it completes, abandoned or not, if a step was told of it."""
     before, host = moment.before.host, moment.after.host
     if moment.record is None or before is None or host is None or not (before.loads or before.abandoned_loads):
         return None
