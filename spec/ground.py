@@ -7,7 +7,7 @@ counts are in tokens, positions are 0-based, block id 0 is the null block.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from kvproof.core.config import Config, Group

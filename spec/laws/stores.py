@@ -258,8 +258,8 @@ def _block_of_its_place(moment: Moment) -> Findings:
 
 
 def fits_place(world: World, place: Place, block: int) -> bool:
-    """Tell whether a block may be selected for a place: it stands there, or a window left the entry, and it is keyed for the end
-    of the place. Its primary is that key, or (a tail, or after T4 took the whole block's key) another one of the place.
+    """Tell whether a block may be selected for a place: it stands there, or a window left the entry, and it is keyed for the
+    end of the place. Its primary is that key, or (a tail, or after T4 took the whole block's key) another one of the place.
     """
     if place.block not in (block, ground.NULL):
         return False
@@ -342,7 +342,7 @@ LAWS: tuple[Law, ...] = (
     Law(
         id="HO-5",
         mark="D",
-        sentence="Handoffs published are as many as were stored, dropped and skipped, and each is counted as what became of it.",
+        sentence="Handoffs published are as many as were stored, dropped and skipped, each counted as what became of it.",
         source="#54736",
         faults=("M-CNT-1", "M-CNT-3"),
         on=(BuildMetadata, ReadCounters, ResetHost, Finish),
