@@ -290,6 +290,7 @@ def _keys_stay(moment: Moment) -> Findings:
     if isinstance(moment.action, EvictBlocks):
         return None  # asked for by block id (T4)
     prefixes = moment.after.prefixes
+    anew = {record.block for _, records in moment.before.plan.undo for record in records if record.primary[0] == NO_KEY}
     judged = False
     found = []
     for block in sorted(set(ground_host.outstanding(host))):
@@ -297,8 +298,8 @@ def _keys_stay(moment: Moment) -> Findings:
         if not has and isinstance(moment.action, Withdraw):
             continue  # the plan had keyed anew what was evicted by block id
         primary = (moment.before.pool.key_node[block], moment.before.pool.key_group[block])
-        if primary[0] == NO_KEY:
-            continue  # evicted by block id (T4)
+        if primary[0] == NO_KEY or (isinstance(moment.action, Withdraw) and block in anew):
+            continue  # evicted by block id (T4), and keyed anew by what is withdrawn now
         judged = True
         covered = set(ground.lineage(prefixes, primary[0])) if primary[1] >= 0 else set()
         if primary[1] >= 0 and ground.is_recurrent(moment.before.config.groups[primary[1]]):
