@@ -130,9 +130,11 @@ def _nulls_stay(moment: Moment) -> Findings:
 
 
 def _resumes_behind_the_load(moment: Moment) -> Findings:
-    """LD-5: when a load is complete every group finds in the request's own table what the next token reads."""
+    """LD-5: when a load is complete, or what is left of a failed one, every group finds in the request's own table what the
+    next token reads.
+    """
     action, before = moment.action, moment.before.host
-    if moment.record is None or before is None or not isinstance(action, CompleteLoad) or action.failed or moment.record.freed:
+    if moment.record is None or before is None or not isinstance(action, CompleteLoad) or moment.record.freed:
         return None
     request = ground.request_of(moment.after, action.request)
     if request is None or request.status is not Status.LOADING:
