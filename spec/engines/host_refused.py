@@ -126,7 +126,7 @@ def _bad_planning(world: World) -> list[Attempt]:
         elif world.hit is not None and world.hit.request == number and not request.loaded:
             found += _bad_loads(world, world.hit)
         elif not request.loaded and request.status is not Status.RUNNING:
-            missing = (errors.LookupMissing,)
+            missing = (errors.LookupMissing, errors.LoadMismatch)
             found.append((act.Allocate(number, 0, external=world.config.alignment, load=True), missing))
     return found
 
@@ -143,7 +143,7 @@ def _bad_lookups(world: World, request: Request, late: tuple[type[Refusal], ...]
     if flight.owes_output(request):
         return [(act.LookupExternal(number, 0), (errors.StaleOutput,))]
     beyond = request.num_tokens + world.config.scheduler_block_size
-    wrong = (errors.BeyondKnownTokens, errors.NegativeNumber, errors.NothingToAllocate)
+    wrong = (errors.LookupMismatch,)
     return [(act.LookupExternal(number, start), wrong) for start in (-1, beyond)]
 
 
