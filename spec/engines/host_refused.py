@@ -71,7 +71,8 @@ def _bad_store_reports(world: World) -> list[Attempt]:
     found: list[Attempt] = []
     for store in host.stores(world):
         left = workers - store.acks
-        found += [(act.CompleteStore(store.event, count), (errors.NegativeNumber,)) for count in (0, -1, left + 1)]
+        found += [(act.CompleteStore(store.event, count), (errors.NegativeNumber,)) for count in (0, -1)]
+        found.append((act.CompleteStore(store.event, left + 1), (errors.TransferOrder,)))
         if store.stage is not Stage.COPIED:
             found.append((act.CompleteStore(store.event, left), (errors.TransferOrder,)))
         if store.stage < Stage.SUBMITTED:
