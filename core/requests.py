@@ -225,9 +225,8 @@ def null_at_finish(world: World, request: Request) -> tuple[World, Request]:
 
 
 def offered_tables(config: Config, request: Request) -> tuple[tuple[int, ...], ...]:
-    """Return the tables that connectors are given at the end of a request (T32.3).
-
-    Attention tables up to the entry in which the computed tokens end; the others whole.
+    """Return the tables that connectors are given at the end of a request (T32.3): attention cut to the computed tokens, the
+    others whole.
     """
     return tuple(
         state.table[: geometry.ceil_div(request.computed, offered_unit(config, group))]
@@ -238,8 +237,12 @@ def offered_tables(config: Config, request: Request) -> tuple[tuple[int, ...], .
 
 
 def offered_unit(config: Config, group: int) -> int:
-    """Return the tokens of an entry by which an offered table is cut: E, by a profile those of one rank's block (C-46)."""
-    return config.sizes[group] if config.profile.offered_cut == "entries" else config.groups[group].block_size
+    """Return the tokens for which one entry of an attention table is offered: its own (T32.3, DS-1).
+
+    A profile counts in blocks of one rank, so that entries behind the computed tokens are offered, too (3.1, field
+    ``offered_blocks``).
+    """
+    return config.groups[group].block_size if config.profile.offered_blocks == "rank_block" else config.sizes[group]
 
 
 def producer_tails(request: Request) -> tuple[tuple[int, int, int], ...]:

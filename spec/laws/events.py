@@ -380,7 +380,7 @@ LAWS: tuple[Law, ...] = (
         source="vLLM 0.33.0, #49962",
         faults=("M-EVT-1", "M-PUB-8"),
         check=_by_tier(_sized_by_its_entry),
-        bent_by=(("partial_parent", "hash"),),
+        bent_by=(("partial_parent", "hash"), ("positional_ids", "accumulated")),
     ),
     Law(
         id="EV-3",

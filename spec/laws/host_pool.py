@@ -191,7 +191,7 @@ def _one_budget(moment: Moment) -> Findings:
         return None
     if isinstance(moment.refusal, PoolExhausted | ContractBroken):
         return [
-            Evidence.of("storing takes more host blocks than are free", free=len(before.pool.free), **moment.refusal.values)
+            Evidence.of("storing takes more host blocks than are free", room=len(before.pool.free), **moment.refusal.values)
         ]
     if moment.record is None or not moment.record.store_device:
         return None

@@ -58,8 +58,13 @@ def registered_again(world: World, group: int, end: int, depth: int) -> bool:
 
 def is_made_now(world: World, group: int, node: int) -> bool:
     """Tell whether the open plan registers the key of a state itself: a planned load or chunk passes or ends on it, or a queued
-    copy will hold it. Adopting it in this plan is then rightly put off (T17, COW-4).
+    copy will hold it. Adopting it in this plan is then rightly put off (T17, COW-4). So is one that a promotion in this plan
+    registered, as long as its request did not run.
     """
+    loaded = {request.request for request in world.requests if request.loaded}
+    loaded |= {entry.request for entry in world.plan.scheduled if entry.loaded}
+    if any(key == (node, group) and request in loaded for *key_, request in world.plan.cached for key in [tuple(key_)]):
+        return True
     depth = world.prefixes.depth[node]
     for entry in world.plan.scheduled:
         request = ground.request_of(world, entry.request)
@@ -74,15 +79,6 @@ def is_made_now(world: World, group: int, node: int) -> bool:
     # With asynchronous outputs a plan also registers what the step before it computed: its tokens became known since.
     changed = {record.block for _, records in world.plan.undo for record in records}
     return bool(changed & holders) or any(of == group and destination in holders for of, _, destination in world.plan.copies)
-
-
-def is_promoted_now(world: World, group: int, node: int) -> bool:
-    """Tell whether a request that considers its completed load in this plan registers the key: it counts as one of the plan's
-    (T10.3, T30), and whoever adopts the state is admissible in the next one.
-    """
-    behind = {request.request for request in world.requests if request.loaded}
-    behind |= {entry.request for entry in world.plan.scheduled if entry.loaded}
-    return any((node, group, number) in world.plan.cached for number in behind)
 
 
 def source_made_now(world: World, hit: Hit, local: int) -> bool:
@@ -121,8 +117,7 @@ def _admitted_when_it_fits(moment: Moment) -> Findings:
     states = [(group, block) for group, block in states if block != NULL_BLOCK]
     node = naive_hits.node_at(world.prefixes, request.tip, action.local)
     if not states or not all(
-        is_there(world, group, block, node) and not is_made_now(world, group, node) and not is_promoted_now(world, group, node)
-        for group, block in states
+        is_there(world, group, block, node) and not is_made_now(world, group, node) for group, block in states
     ):
         return None
     if source_made_now(world, hit, action.local):

@@ -252,7 +252,7 @@ def _block_of_its_place(moment: Moment) -> Findings:
                     places=tuple((place.request, place.group, place.column, place.block) for place in places),
                 )
             )
-        for place in fits[:1]:
+        for place in sorted(fits, key=lambda place: place.block != entry.device)[:1]:
             places.remove(place)
     return found
 
@@ -294,6 +294,8 @@ def _keys_stay(moment: Moment) -> Findings:
     found = []
     for block in sorted(set(ground_host.outstanding(host))):
         had, has = ground_host.keys_of(moment.before.pool, block), ground_host.keys_of(moment.after.pool, block)
+        if not has and isinstance(moment.action, Withdraw):
+            continue  # the plan had keyed anew what was evicted by block id
         primary = (moment.before.pool.key_node[block], moment.before.pool.key_group[block])
         if primary[0] == NO_KEY:
             continue  # evicted by block id (T4)

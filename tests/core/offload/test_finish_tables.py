@@ -26,7 +26,7 @@ def finished(*groups: Group, lookahead: int = 0, **settings: Any) -> tuple[tuple
 
 @pytest.mark.parametrize(("profile", "entries"), [(SOUND, 2), (VLLM_0_33_0, 3)])
 def test_attention_tables_are_cut_where_the_tokens_end(profile: Profile, entries: int) -> None:
-    """C-46: N=2, E=8, lookahead to 24 tokens: 10 computed tokens are 2 entries; in blocks of one rank they are 3."""
+    """C-66: N=2, E=8, lookahead to 24 tokens: 10 computed tokens are 2 entries; in blocks of one rank they are 3."""
     (table,) = finished(Group(FULL, 4), lookahead=14, dcp_size=2, profile=profile)
     assert table == (1, 2, 3)[:entries]
 
