@@ -58,13 +58,8 @@ def registered_again(world: World, group: int, end: int, depth: int) -> bool:
 
 def is_made_now(world: World, group: int, node: int) -> bool:
     """Tell whether the open plan registers the key of a state itself: a planned load or chunk passes or ends on it, or a queued
-    copy will hold it. Adopting it in this plan is then rightly put off (T17, COW-4). So is one that a promotion in this plan
-    registered, as long as its request did not run.
+    copy will hold it. Adopting it in this plan is then rightly put off (T17, COW-4).
     """
-    loaded = {request.request for request in world.requests if request.loaded}
-    loaded |= {entry.request for entry in world.plan.scheduled if entry.loaded}
-    if any(key == (node, group) and request in loaded for *key_, request in world.plan.cached for key in [tuple(key_)]):
-        return True
     depth = world.prefixes.depth[node]
     for entry in world.plan.scheduled:
         request = ground.request_of(world, entry.request)
