@@ -156,7 +156,10 @@ def _bad_loads(world: World, hit: Hit) -> list[Attempt]:
     if pin is None or pin.start != start:
         return [(act.Allocate(number, 0, local=start, external=unit, load=True), (errors.LoadMismatch, errors.ShortExternal))]
     tail = hit.local - start
-    short = (errors.LoadMismatch, errors.ShortExternal)
+    short = (
+        errors.ShortExternal,
+        errors.LoadMismatch,
+    )  # the rarer one first: a part of a hit is asked for whenever there is one
     found: list[Attempt] = [
         (act.Allocate(number, 0, local=start, external=pin.length + unit, load=True), (errors.LoadMismatch,)),
         (act.Allocate(number, 1, local=start, external=pin.length, load=True), (errors.LoadMismatch, errors.NothingToAllocate)),
