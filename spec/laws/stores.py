@@ -366,6 +366,7 @@ LAWS: tuple[Law, ...] = (
         faults=("M-STAB-1",),
         on=(BuildMetadata, Finish),
         check=_states_by_handoff,
+        bent_by=(("positional_ids", "accumulated"),),
     ),
     Law(
         id="HO-10",
@@ -376,6 +377,7 @@ LAWS: tuple[Law, ...] = (
         faults=("M-STALE-1",),
         on=(BuildMetadata, Finish),
         check=_block_of_its_place,
+        bent_by=(("positional_ids", "accumulated"),),
     ),
     Law(
         id="HO-11",
@@ -386,5 +388,6 @@ LAWS: tuple[Law, ...] = (
         faults=("M-REPLAY-1",),
         on=(Allocate, Output, Promote, Withdraw),
         check=_keys_stay,
+        bent_by=(("positional_ids", "accumulated"),),
     ),
 )

@@ -206,7 +206,7 @@ LAWS: tuple[Law, ...] = (
         ("M-ORD-1", "M-RACE-1"),
         on=(RunStore, RunLoad, Execute),
         check=_stored_bytes,
-        bent_by=(*WRONG_CONTENT, ("lagging_groups", "any")),
+        bent_by=(*WRONG_CONTENT, ("lagging_groups", "any"), ("positional_ids", "accumulated")),
     ),
     Law(
         "CC-6",
