@@ -85,14 +85,15 @@ def _queries_and_hits(moment: Moment) -> Findings:
 
 
 def _issued_loads_count(moment: Moment) -> Findings:
-    """CN-4: the blocks of a load count when it completes, if a step was told of it."""
+    """CN-4: the blocks of a load count when it completes, abandoned or not, if a step was told of it."""
     before, host = moment.before.host, moment.after.host
     if moment.record is None or before is None or host is None or not (before.loads or before.abandoned_loads):
         return None
     grown = host.load_blocks - before.load_blocks
     expected = 0
     if isinstance(moment.action, CompleteLoad):
-        load = ground_host.load_of(before, moment.action.request)
+        request = moment.action.request
+        load = next((load for load in (*before.loads, *before.abandoned_loads) if load.request == request), None)
         expected = len(load.device) if load is not None and load.stage > Stage.WAITING else 0
     if grown != expected:
         return [Evidence.of("other loads count than those that completed", counted=grown, expected=expected)]
