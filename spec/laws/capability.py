@@ -116,7 +116,9 @@ def _admitted_hit(moment: Moment) -> tuple[Request, Hit, Allocate] | None:
     if not isinstance(action, Allocate) or moment.record is None or hit is None:
         return None
     request = ground.request_of(moment.before, action.request)
-    return None if request is None or request.status is Status.RUNNING else (request, hit, action)
+    if request is None or hit.request != request.request or request.status is Status.RUNNING or request.loaded:
+        return None
+    return request, hit, action
 
 
 def _joint_without_external(moment: Moment) -> Findings:

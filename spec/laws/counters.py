@@ -6,7 +6,6 @@ from attrs import astuple
 
 from kvproof.core.actions import Allocate, BuildMetadata, CompleteLoad, ReadCounters, ResetHost
 from kvproof.core.offload.state import Counters, Stage
-from kvproof.core.world import Status
 from kvproof.spec import ground, ground_host
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
@@ -69,7 +68,7 @@ def _queries_and_hits(moment: Moment) -> Findings:
     connectors = bool(config.connectors) or config.offload is not None
     if request is None or not connectors:
         return None
-    first = request.status is not Status.RUNNING and not request.loaded and bool(record.admitted)
+    first = not ground.is_admitted(request) and bool(record.admitted)
     expected = (request.num_tokens - action.local, action.external) if first else (0, 0)
     if (record.queries, record.hits) != expected or record.hits > record.queries:
         return [
@@ -92,8 +91,13 @@ def _issued_loads_count(moment: Moment) -> Findings:
     grown = host.load_blocks - before.load_blocks
     expected = 0
     if isinstance(moment.action, CompleteLoad):
+<<<<<<< HEAD
         request = moment.action.request
         load = next((load for load in (*before.loads, *before.abandoned_loads) if load.request == request), None)
+=======
+        loads = ground_host.all_loads(before)
+        load = next((load for load in loads if load.request == moment.action.request), None)
+>>>>>>> laws
         expected = len(load.device) if load is not None and load.stage > Stage.WAITING else 0
     if grown != expected:
         return [Evidence.of("other loads count than those that completed", counted=grown, expected=expected)]

@@ -109,9 +109,7 @@ def _pins_end_once(moment: Moment) -> Findings:
     before, host = hosts
     action, record = moment.action, moment.record
     ended: set[int] = set()
-    if isinstance(action, LookupExternal | Finish):
-        ended = {action.request}
-    elif isinstance(action, Allocate) and record is not None and record.admitted:
+    if isinstance(action, LookupExternal | Finish) or (isinstance(action, Allocate) and record is not None and record.admitted):
         ended = {action.request}
     elif isinstance(action, ResetHost):
         ended = {hit.request for hit in before.pending}
@@ -253,7 +251,7 @@ def _lazy_keeps_no_books(moment: Moment) -> Findings:
 def _numbers_grow(moment: Moment) -> Findings:
     """CP-11: event numbers only grow, across resets too; a report of an unknown event changes nothing."""
     hosts, action, record = _hosts(moment), moment.action, moment.record
-    if hosts is None or record is None or hosts[0] is hosts[1] and not isinstance(action, CompleteStore):
+    if hosts is None or record is None or (hosts[0] is hosts[1] and not isinstance(action, CompleteStore)):
         return None
     before, host = hosts
     found = []

@@ -21,7 +21,7 @@ from kvproof.core.actions import (
 from kvproof.core.config import Config
 from kvproof.core.errors import PoolExhausted
 from kvproof.core.pool import NULL_BLOCK
-from kvproof.core.world import Hit, Request, Status, World
+from kvproof.core.world import Hit, Request, World
 from kvproof.spec import ground, judge, naive, naive_hits
 from kvproof.spec.engines import twins
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
@@ -99,26 +99,25 @@ def source_made_now(world: World, hit: Hit, local: int) -> bool:
 def _admitted_when_it_fits(moment: Moment) -> Findings:
     """LV-1: an admission is not put off when there are blocks enough and the state it adopts has been computed."""
     world, action, record = moment.before, moment.action, moment.record
-    if record is None or not isinstance(action, Allocate) or world.hit is None or action.full_sequence:
+    if record is None or not isinstance(action, Allocate) or action.full_sequence:
         return None
     request = ground.request_of(world, action.request)
-    if request is None or request.status is Status.RUNNING:
+    hit = None if request is None else ground.hit_of(world, request)
+    if request is None or hit is None:
         return None
     covered = request.computed + action.local + action.external
     if most_blocks(world, covered, covered + action.new_tokens + action.lookahead) > len(world.pool.free):
         return None
-    states = [
-        (group, adopted_state(world, world.hit, group, action.local)) for group in naive_hits.facts(world.config).recurrent
-    ]
+    states = [(group, adopted_state(world, hit, group, action.local)) for group in naive_hits.facts(world.config).recurrent]
     states = [(group, block) for group, block in states if block != NULL_BLOCK]
     node = naive_hits.node_at(world.prefixes, request.tip, action.local)
     if not states or not all(
         is_there(world, group, block, node) and not is_made_now(world, group, node) for group, block in states
     ):
         return None
-    if source_made_now(world, world.hit, action.local):
+    if source_made_now(world, hit, action.local):
         return None
-    if not ground.sources_written(world, world.hit, request.tip, action.local):
+    if not ground.sources_written(world, hit, request.tip, action.local):
         return None
     if not record.admitted:
         return [

@@ -7,7 +7,7 @@ optimistic count of computed tokens stands.
 from __future__ import annotations
 
 from kvproof.core.actions import Allocate, Dispatch, Output
-from kvproof.core.world import NONE, Request, Scheduled, Status, World
+from kvproof.core.world import NONE, Request, Scheduled, World
 from kvproof.spec import ground
 from kvproof.spec.laws.base import WRONG_CONTENT, Evidence, Findings, Law, Moment
 from kvproof.spec.laws.tables import TABLES_CHANGE
@@ -225,7 +225,7 @@ def _relocated_blocks(moment: Moment) -> Findings:
     if not isinstance(action, Allocate) or record is None:
         return None
     old, new = ground.request_of(moment.before, action.request), ground.request_of(moment.after, action.request)
-    if old is None or new is None or old.status is not Status.RUNNING:
+    if old is None or new is None or not ground.is_admitted(old):
         return None
     moved: list[tuple[int, int, int, int]] = []
     for group, (was, now) in enumerate(zip(old.groups, new.groups, strict=True)):

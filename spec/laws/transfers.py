@@ -180,16 +180,11 @@ def _uses(world: World, load: Load) -> Iterator[tuple[str, set[int]]]:
         if step.part <= parts.index("forward"):
             for entry in step.scheduled:
                 if entry.request != load.request:
-                    rows |= _row(world, entry.row)
+                    rows.update(ground.used_blocks(world, entry))
         if step.part <= parts.index("copy"):
             ends |= {end for _, source, destination in step.copies for end in (source, destination)}
     yield "that a dispatched step will use", rows
     yield "that a dispatched step will copy", ends
-
-
-def _row(world: World, row: int) -> set[int]:
-    """Return the manager blocks in a worker row, over all groups."""
-    return {entry // world.config.append_expansion for rows in world.worker.rows for entry in rows[row]}
 
 
 LAWS: tuple[Law, ...] = (
