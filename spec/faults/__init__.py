@@ -9,6 +9,7 @@ from kvproof.spec.faults import (
     eagle,
     events,
     geometry,
+    native,
     pool,
     profile,
     public,
@@ -24,6 +25,7 @@ __all__ = ["ALL", "Fault", "FaultError", "Patch", "by_id", "configured", "plante
 
 ALL: tuple[Fault, ...] = (
     *geometry.FAULTS,
+    *native.FAULTS,
     *tables.FAULTS,
     *copies.FAULTS,
     *caching.FAULTS,
