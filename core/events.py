@@ -23,12 +23,23 @@ if TYPE_CHECKING:
     from kvproof.core.world import World
 
 DEVICE = "device"
+HOST = "host"
+
+
+def noted(world: World) -> bool:
+    """Tell whether a key map has something to announce (3.7)."""
+    return bool(world.pool.notes or (world.host is not None and world.host.pool.notes))
 
 
 def announced(world: World, record: Record) -> tuple[World, Record]:
-    """Return the world without notes, and the record with the events of the device's key map (3.7)."""
+    """Return the world without notes, and the record with the events of the device's key map, then the host's (3.7)."""
     said = announce(world.config, world.prefixes, world.pool.notes or (), DEVICE)
-    return evolve(world, pool=pools.with_notes(world.pool, ())), evolve(record, events=said)
+    world = evolve(world, pool=pools.with_notes(world.pool, ()))
+    host = world.host
+    if host is not None:
+        said += announce(world.config, world.prefixes, host.pool.notes or (), HOST)
+        world = evolve(world, host=evolve(host, pool=pools.with_notes(host.pool, ())))
+    return world, evolve(record, events=said)
 
 
 def announce(config: Config, prefixes: Prefixes, notes: tuple[Note, ...], medium: str) -> tuple[Event, ...]:
@@ -42,14 +53,16 @@ def is_said(config: Config, what: int) -> bool:
 
 
 def event(config: Config, prefixes: Prefixes, note: Note, medium: str) -> Event:
-    """Return the event of one note, payload included (3.7)."""
-    what, node, group = note
+    """Return the event of one note, payload included where there is one (3.7)."""
+    what, node, group = note[:3]
     if what == pools.CLEARED:
         return Event("cleared", medium)
     if what in (pools.LOST, pools.LEFT):
         return Event("removed", medium, group, node)
     boundary = prefixes.depth[node]
-    size = payload_size(config, group, what, boundary)
+    if what == pools.COPIED and not note[4]:
+        return Event("stored", medium, group, node, boundary, size=note[3])
+    size = note[4] if what == pools.COPIED else payload_size(config, group, what, boundary)
     above = parent_boundary(config, group, boundary, size)
     return Event(
         "stored",

@@ -7,6 +7,7 @@ from attrs import evolve
 from kvproof.core import freeing, geometry, requests, worker
 from kvproof.core.config import Config
 from kvproof.core.errors import TooManyRunning
+from kvproof.core.offload import counters, metadata
 from kvproof.core.prefixes import Prefixes
 from kvproof.core.records import Record
 from kvproof.core.world import NONE, Phase, Plan, Request, Scheduled, Status, Step, Worker, World
@@ -29,7 +30,8 @@ def drain(world: World) -> tuple[World, Record]:
     handoffs = tuple(sorted(plan.handoffs, key=lambda handoff: handoff[1]))
     world = freeing.free_ends(world, copy_ends(copies))
     # Copies and the zero list stay with the plan until dispatch, they just hold no references of it any more.
-    plan = evolve(plan, copies=copies, handoffs=left_over_handoffs(plan), undo=())
+    offered = handoffs if world.host is not None else ()
+    plan = evolve(plan, copies=copies, handoffs=left_over_handoffs(plan), undo=(), drained=offered)
     world = evolve(world, phase=Phase.DRAINED, plan=plan, hit=None)
     return world, Record("Drain", copies=copies, handoffs=handoffs, zeroed=zero_list(plan))
 
@@ -51,7 +53,9 @@ def left_over_handoffs(plan: Plan) -> tuple[tuple[int, int, int, int], ...]:
 
 
 def build(world: World) -> tuple[World, Record]:
-    """Build the metadata of the step (T0 part 6); without connectors nothing but the phase changes."""
+    """Build the metadata of the step (T0 part 6); without a host tier nothing but the phase changes."""
+    if world.host is not None:
+        return metadata.build(world, world.host)
     return evolve(world, phase=Phase.BUILT), Record("BuildMetadata")
 
 
@@ -72,6 +76,9 @@ def dispatch(world: World) -> tuple[World, Record]:
         zero=zero_list(plan),
         part=0,
         due=tuple(entry.request for entry in entries),
+        store=plan.store,
+        load=plan.load,
+        flush=world.host is not None and metadata.flushes(plan),
     )
     world = evolve(
         world,
@@ -89,6 +96,7 @@ def dispatch(world: World) -> tuple[World, Record]:
         scheduled=amounts,
         preempted=plan.preempted_before + plan.preempted,
         local_lengths=local_lengths(world, entries),
+        pending_work=world.host is not None and counters.pending_work(world.host),
     )
 
 

@@ -7,7 +7,15 @@ from attrs import evolve
 from kvproof.core import allocation, freeing, prefixes
 from kvproof.core import pool as pools
 from kvproof.core.actions import Submit
-from kvproof.core.errors import DuplicateRequest, EmptyPrompt, NegativeNumber, UnknownRequest
+from kvproof.core.errors import (
+    DuplicateRequest,
+    EmptyPrompt,
+    LoadRunning,
+    NegativeNumber,
+    StaleOutput,
+    StatusError,
+    UnknownRequest,
+)
 from kvproof.core.pool import Pool
 from kvproof.core.prefixes import Prefixes
 from kvproof.core.records import Record
@@ -29,6 +37,26 @@ def find(world: World, request: int) -> Request:
         return found
     live = ", ".join(str(candidate.request) for candidate in world.requests) or "none"
     raise UnknownRequest(f"no live request {request} (live: {live}): submit it first", request=request)
+
+
+def find_admissible(world: World, request: int) -> Request:
+    """Return a request that may be looked up: it waits, holds nothing, and owes no late output (T37).
+
+    Raises UnknownRequest, LoadRunning, StatusError or StaleOutput.
+    """
+    found = find(world, request)
+    if found.status is Status.LOADING:
+        raise LoadRunning(f"request {request} is loading: complete its load and promote it (T30)", request=request)
+    if found.status is Status.RUNNING or found.loaded:
+        doing = "goes on with what it has loaded: allocate for it" if found.loaded else "is running"
+        raise StatusError(f"request {request} {doing}: only waiting ones that hold nothing are looked up (T37)")
+    if owes_late_output(found):
+        raise StaleOutput(
+            f"{found.stale} tokens of request {request} were in flight when it was preempted: process the outputs of "
+            "these steps before it is resumed (T37.1)",
+            stale=found.stale,
+        )
+    return found
 
 
 def share_of(step: Step, request: int) -> Scheduled:

@@ -8,11 +8,23 @@ from typing import Any
 from attrs import evolve
 
 from kvproof.core import actions as act
-from kvproof.core import allocation, events, execute, freeing, lookup, outputs, plans, prefixes, requests, retention, worker
+from kvproof.core import (
+    allocation,
+    events,
+    execute,
+    freeing,
+    lookup,
+    outputs,
+    phases,
+    plans,
+    prefixes,
+    requests,
+    retention,
+    worker,
+)
 from kvproof.core import pool as pools
 from kvproof.core.config import Config
 from kvproof.core.errors import (
-    AdmissionAfterPreemption,
     AlreadyScheduled,
     BeyondKnownTokens,
     BeyondModelLength,
@@ -32,7 +44,6 @@ from kvproof.core.errors import (
     Refusal,
     RowInUse,
     ShortExternal,
-    StaleOutput,
     StatusError,
     StepInFlight,
     TooManyDrafts,
@@ -43,15 +54,6 @@ from kvproof.core.errors import (
 from kvproof.core.offload import door
 from kvproof.core.records import Record
 from kvproof.core.world import NONE, Hit, Phase, Request, Status, Step, World
-
-_NEXT = {
-    Phase.IDLE: "open a plan with BeginStep",
-    Phase.PLAN_RUNNING: "close the plan with Drain, BuildMetadata and Dispatch first",
-    Phase.PLAN_WAITING: "close the plan with Drain, BuildMetadata and Dispatch first",
-    Phase.DRAINED: "BuildMetadata is next",
-    Phase.BUILT: "Dispatch is next",
-}
-PLANNING = (Phase.PLAN_RUNNING, Phase.PLAN_WAITING)
 
 
 def step(world: World, action: act.Action) -> tuple[World, Record]:
@@ -66,7 +68,7 @@ def step(world: World, action: act.Action) -> tuple[World, Record]:
         known = ", ".join(known.__name__ for known in act.ACTIONS)
         raise UnknownAction(f"{type(action).__name__} is not an action; actions are {known}")
     done = handler(world, action)
-    return events.announced(*done) if done[0].pool.notes else done
+    return events.announced(*done) if events.noted(done[0]) else done
 
 
 def refusal(world: World, action: act.Action) -> Refusal | None:
@@ -78,23 +80,14 @@ def refusal(world: World, action: act.Action) -> Refusal | None:
     return None
 
 
-def _need_phase(world: World, action: str, *phases: Phase) -> None:
-    if world.phase not in phases:
-        wanted = " or ".join(phase.name for phase in phases)
-        raise PhaseError(
-            f"{action} needs phase {wanted}, the world is in {world.phase.name}: {_NEXT[world.phase]} (T0)",
-            phase=world.phase.name,
-        )
-
-
 def _submit(world: World, action: act.Submit) -> tuple[World, Record]:
-    _need_phase(world, "Submit", Phase.IDLE)
+    phases.need(world, "Submit", Phase.IDLE)
     return requests.submit(world, action)
 
 
 def _begin(world: World, action: act.BeginStep) -> tuple[World, Record]:
     del action
-    _need_phase(world, "BeginStep", Phase.IDLE)
+    phases.need(world, "BeginStep", Phase.IDLE)
     if len(world.steps) >= world.config.max_steps_in_flight:
         raise StepInFlight(
             f"{len(world.steps)} dispatched steps are not processed yet, {world.config.max_steps_in_flight} may be: execute "
@@ -105,18 +98,8 @@ def _begin(world: World, action: act.BeginStep) -> tuple[World, Record]:
 
 
 def _lookup(world: World, action: act.Lookup) -> tuple[World, Record]:
-    _need_phase(world, "Lookup", *PLANNING)
-    if world.plan.preempted:
-        raise AdmissionAfterPreemption("this plan preempted a request: admit in the next one (T0 part 3)")
-    request = requests.find(world, action.request)
-    if request.status is Status.RUNNING:
-        raise StatusError(f"request {request.request} is running: only waiting ones are looked up (T37)")
-    if requests.owes_late_output(request):
-        raise StaleOutput(
-            f"{request.stale} tokens of request {request.request} were in flight when it was preempted: process the outputs of "
-            "these steps before it is resumed (T37.1)",
-            stale=request.stale,
-        )
+    phases.need_admission(world, "Lookup")
+    request = requests.find_admissible(world, action.request)
     nodes = prefixes.boundary_nodes(world.prefixes, request.tip, world.config.hash_block_size)
     search = lookup.joint if action.common else lookup.lookup
     hit = search(world.config, world.pool, request, nodes)
@@ -127,7 +110,7 @@ def _lookup(world: World, action: act.Lookup) -> tuple[World, Record]:
 
 
 def _allocate(world: World, action: act.Allocate) -> tuple[World, Record]:
-    _need_phase(world, "Allocate", *PLANNING)
+    phases.need(world, "Allocate", *phases.PLANNING)
     request = requests.find(world, action.request)
     if any(entry.request == action.request for entry in world.plan.scheduled):
         raise AlreadyScheduled(f"request {action.request} already has an amount in this plan")
@@ -328,8 +311,8 @@ def clip(world: World, request: Request, start: int, wanted: int) -> int:
     return retention.close_open_blocks(start, amount, blocks)
 
 
-def _running(world: World, action: str, request: int, *phases: Phase) -> Request:
-    _need_phase(world, action, *phases)
+def _running(world: World, action: str, request: int, *legal: Phase) -> Request:
+    phases.need(world, action, *legal)
     found = requests.find(world, request)
     if found.status is not Status.RUNNING:
         raise StatusError(f"request {request} is {found.status.name}: only running ones are preempted (T31)")
@@ -365,19 +348,19 @@ def _withdraw(world: World, action: act.Withdraw) -> tuple[World, Record]:
 
 def _drain(world: World, action: act.Drain) -> tuple[World, Record]:
     del action
-    _need_phase(world, "Drain", *PLANNING)
+    phases.need(world, "Drain", *phases.PLANNING)
     return plans.drain(world)
 
 
 def _build(world: World, action: act.BuildMetadata) -> tuple[World, Record]:
     del action
-    _need_phase(world, "BuildMetadata", Phase.DRAINED)
+    phases.need(world, "BuildMetadata", Phase.DRAINED)
     return plans.build(world)
 
 
 def _dispatch(world: World, action: act.Dispatch) -> tuple[World, Record]:
     del action
-    _need_phase(world, "Dispatch", Phase.BUILT)
+    phases.need(world, "Dispatch", Phase.BUILT)
     return plans.dispatch(world)
 
 
@@ -409,24 +392,24 @@ def executed_step(world: World) -> Step:
 
 
 def _output(world: World, action: act.Output) -> tuple[World, Record]:
-    _need_phase(world, "Output", Phase.IDLE)
+    phases.need(world, "Output", Phase.IDLE)
     return outputs.process(world, action, executed_step(world))
 
 
 def _finish(world: World, action: act.Finish) -> tuple[World, Record]:
-    _need_phase(world, "Finish", Phase.IDLE)
+    phases.need(world, "Finish", Phase.IDLE)
     return requests.finish(world, requests.find(world, action.request))
 
 
 def _reset(world: World, action: act.ResetCache) -> tuple[World, Record]:
     del action
-    _need_phase(world, "ResetCache", Phase.IDLE)
+    phases.need(world, "ResetCache", Phase.IDLE)
     pool, done = pools.reset(world.pool)
     return evolve(world, pool=pool), Record("ResetCache", done=done)
 
 
 def _evict(world: World, action: act.EvictBlocks) -> tuple[World, Record]:
-    _need_phase(world, "EvictBlocks", Phase.IDLE)
+    phases.need(world, "EvictBlocks", Phase.IDLE)
     pool = world.pool
     for block in action.blocks:
         pool = pools.evict(pool, block)
@@ -434,7 +417,7 @@ def _evict(world: World, action: act.EvictBlocks) -> tuple[World, Record]:
 
 
 def _append_rows(world: World, action: act.AppendRows) -> tuple[World, Record]:
-    _need_phase(world, "AppendRows", Phase.IDLE)
+    phases.need(world, "AppendRows", Phase.IDLE)
     taken = world.worker.owners[action.row : action.row + 1] != (NONE,) or action.row in plans.busy_rows(world)
     if not 0 <= action.row < len(world.worker.owners) or taken:
         raise RowInUse(f"row {action.row} is not a free row of the worker: only dispatch writes owned rows")

@@ -140,7 +140,8 @@ class Plan:
     ``copies`` are (group, source, destination), ``handoffs`` (request, group, block, boundary), ``zero`` (group, block) in
     the order of taking, ``cached`` the keys (node, group, request) that recurrent groups registered, ``undo`` the key
     records per request for T39, ``preempted`` the requests preempted by this plan, ``preempted_before`` those preempted
-    between the last plan and it. ``store`` and ``load`` are the events that the metadata of the step names, NONE for none.
+    between the last plan and it. ``drained`` are the handoffs that the metadata of the step is built from, with a host tier;
+    ``store`` and ``load`` are the events that it names, NONE for none.
     """
 
     scheduled: tuple[Scheduled, ...] = ()
@@ -151,6 +152,7 @@ class Plan:
     undo: tuple[tuple[int, tuple[KeyRecord, ...]], ...] = ()
     preempted: tuple[int, ...] = ()
     preempted_before: tuple[int, ...] = ()
+    drained: tuple[tuple[int, int, int, int], ...] = ()
     store: int = NONE
     load: int = NONE
 

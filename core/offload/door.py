@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvproof.core import actions as act
 from kvproof.core.errors import NoHostTier
+from kvproof.core.offload import completion, counters, reset
 from kvproof.core.offload.state import Host
 from kvproof.core.records import Record
 
@@ -42,8 +43,7 @@ def _run_load(world: World, action: act.RunLoad) -> tuple[World, Record]:
 
 
 def _complete_store(world: World, action: act.CompleteStore) -> tuple[World, Record]:
-    need_host(world, "CompleteStore")
-    raise NotImplementedError
+    return completion.complete(world, need_host(world, "CompleteStore"), action.event, action.acks)
 
 
 def _complete_load(world: World, action: act.CompleteLoad) -> tuple[World, Record]:
@@ -52,13 +52,13 @@ def _complete_load(world: World, action: act.CompleteLoad) -> tuple[World, Recor
 
 
 def _reset_host(world: World, action: act.ResetHost) -> tuple[World, Record]:
-    need_host(world, "ResetHost")
-    raise NotImplementedError
+    del action
+    return reset.reset(world, need_host(world, "ResetHost"))
 
 
 def _read_counters(world: World, action: act.ReadCounters) -> tuple[World, Record]:
-    need_host(world, "ReadCounters")
-    raise NotImplementedError
+    del action
+    return counters.read(world, need_host(world, "ReadCounters"))
 
 
 HANDLERS: dict[type[act.Action], Callable[[World, Any], tuple[World, Record]]] = {
