@@ -24,10 +24,10 @@ def hybrid(attention: int, mamba: int, **settings: object) -> Config:
 def computed(driver: Driver, request: int, tokens: int | tuple[int, ...]) -> list[int]:
     """Compute a whole prompt, each chunk as long as it may be; return where the chunks ended."""
     driver.submit(request, tokens)
-    ends: list[int] = []
+    config, ends = driver.world.config, list[int]()
     while (left := driver.request(request).num_prompt - driver.request(request).computed) > 0:
         found = driver.request(request)
-        driver.chunk(request, amounts.chunk(driver.world.config, found, found.computed, left))
+        driver.chunk(request, amounts.chunk(config, found, found.computed, min(left, config.max_chunk)))
         ends.append(driver.request(request).computed)
     return ends
 
