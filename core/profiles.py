@@ -30,6 +30,7 @@ class Profile:
     lagging_groups: Literal["recurrent", "any"] = "recurrent"
     void_drops: Literal["any_lowering", "without_drop"] = "any_lowering"
     checkpoint_column: Literal["own", "row"] = "own"
+    positional_ids: Literal["table", "accumulated"] = "table"
     prompt_tail: Literal["P-1", "P"] = "P-1"
     partial_key_after_promotion: Literal["readd", "drop"] = "readd"
     zero_recurrent: Literal["no", "yes"] = "no"
@@ -54,6 +55,7 @@ VLLM_0_33_0 = Profile(
     lagging_groups="any",
     void_drops="without_drop",
     checkpoint_column="row",
+    positional_ids="accumulated",
 )
 PROFILES: tuple[Profile, ...] = (SOUND, VLLM_0_33_0)
 

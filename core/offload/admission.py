@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from kvproof.core.pool import Pool
 
-READY = "ready"
+READY: Literal["ready"] = "ready"
 Admission = Literal["ready", "dropped_null_block", "dropped_not_hashed", "skipped_in_flight", "skipped_already_cached"]
 """What T25 says of a block. All but ``ready`` are names of ``state.Counters``."""
 

@@ -35,6 +35,15 @@ class Choice:
     owners: list[int] = field(factory=list)
 
 
+@define(slots=True)
+class Picked:
+    """Blocks of one request in the order of the scan, what the events will say of each, and the cursors behind it."""
+
+    cursors: list[int]
+    blocks: list[int] = field(factory=list)
+    metas: list[Meta] = field(factory=list)
+
+
 def begin(world: World, host: Host) -> Choice:
     """Return an empty choice on the pools of a world."""
     return Choice(world.pool, host.pool, list(host.in_flight), [] if tracks_meta(world.config) else None)
@@ -62,16 +71,21 @@ def classify(choice: Choice, block: int) -> Admission:
 
 
 def store(choice: Choice, blocks: Sequence[int], metas: Sequence[Meta]) -> None:
-    """Choose blocks: take host blocks, remember what is in flight, pin the device blocks (T24, T26, T27).
+    """Choose blocks in eager mode, and remember that a store of them is queued (T24, T26, T27, HO-6).
 
     Raises PoolExhausted if the host has too few free blocks, which the caller has to know.
     """
-    choice.host, taken = reserve(choice, blocks)
-    choice.blocks.extend(blocks)
-    choice.hosts.extend(taken)
+    take(choice, blocks)
     if choice.meta is not None:
         choice.meta.extend(metas)
     choice.in_flight.extend(blocks)
+
+
+def take(choice: Choice, blocks: Sequence[int]) -> None:
+    """Take host blocks for device blocks, and pin these. Raises PoolExhausted."""
+    choice.host, taken = reserve(choice, blocks)
+    choice.blocks.extend(blocks)
+    choice.hosts.extend(taken)
     choice.device = pin(choice.device, blocks)
 
 

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kvproof.core import actions as act
+from kvproof.core import phases
 from kvproof.core.errors import NoHostTier
 from kvproof.core.offload import completion, counters, reset
 from kvproof.core.offload.state import Host
 from kvproof.core.records import Record
+from kvproof.core.world import Phase
 
 if TYPE_CHECKING:
     from kvproof.core.world import World
@@ -43,7 +45,9 @@ def _run_load(world: World, action: act.RunLoad) -> tuple[World, Record]:
 
 
 def _complete_store(world: World, action: act.CompleteStore) -> tuple[World, Record]:
-    return completion.complete(world, need_host(world, "CompleteStore"), action.event, action.acks)
+    host = need_host(world, "CompleteStore")
+    phases.need(world, "CompleteStore", Phase.IDLE)
+    return completion.complete(world, host, action.event, action.acks)
 
 
 def _complete_load(world: World, action: act.CompleteLoad) -> tuple[World, Record]:
@@ -53,12 +57,16 @@ def _complete_load(world: World, action: act.CompleteLoad) -> tuple[World, Recor
 
 def _reset_host(world: World, action: act.ResetHost) -> tuple[World, Record]:
     del action
-    return reset.reset(world, need_host(world, "ResetHost"))
+    host = need_host(world, "ResetHost")
+    phases.need(world, "ResetHost", Phase.IDLE)
+    return reset.reset(world, host)
 
 
 def _read_counters(world: World, action: act.ReadCounters) -> tuple[World, Record]:
     del action
-    return counters.read(world, need_host(world, "ReadCounters"))
+    host = need_host(world, "ReadCounters")
+    phases.need(world, "ReadCounters", Phase.IDLE)
+    return counters.read(world, host)
 
 
 HANDLERS: dict[type[act.Action], Callable[[World, Any], tuple[World, Record]]] = {

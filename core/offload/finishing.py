@@ -44,7 +44,7 @@ def finish_stores(world: World, request: Request) -> tuple[World, Record]:
 
 def flush(world: World, request: Request, track: Track, choice: Choice) -> None:
     """Choose the blocks that no step stored yet, then the block of the prompt tail (T27)."""
-    picked = positional.pick(world, request, track.cursors, choice)
+    picked = positional.pick(world, request, positional.tables_of(request), track.cursors, choice)
     tails.add(world, request, choice, picked)
     choosing.store(choice, picked.blocks, picked.metas)
 

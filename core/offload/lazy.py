@@ -31,7 +31,7 @@ def walk(config: Config, host: Host, choice: Choice) -> Host:
         cursor = block
         if is_worth_it(choice, block):
             picked.append(block)
-    choosing.store(choice, picked, ())
+    choosing.take(choice, picked)
     return evolve(host, cursor=cursor)
 
 

@@ -8,27 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import define, evolve, field
+from attrs import evolve
 
 from kvproof.core import allocation, kinds, prefixes
 from kvproof.core import pool as pools
 from kvproof.core.offload import admission, choosing, tails, tracks
-from kvproof.core.offload.state import Host, Meta, Track
+from kvproof.core.offload.state import Host, Lists, Meta, Track
 from kvproof.core.pool import NO_KEY, NULL_BLOCK
 
 if TYPE_CHECKING:
     from kvproof.core.config import Config
-    from kvproof.core.offload.choosing import Choice
+    from kvproof.core.offload.choosing import Choice, Picked
     from kvproof.core.world import Request, Scheduled, World
-
-
-@define(slots=True)
-class Picked:
-    """Blocks of one request in the order of the scan, what the events will say of each, and the cursors behind it."""
-
-    cursors: list[int]
-    blocks: list[int] = field(factory=list)
-    metas: list[Meta] = field(factory=list)
 
 
 def scan_step(world: World, host: Host, choice: Choice) -> Host:
@@ -38,10 +29,11 @@ def scan_step(world: World, host: Host, choice: Choice) -> Host:
         if track is None:
             continue
         request = next(other for other in world.requests if other.request == entry.request)
-        picked = pick(world, request, track.cursors, choice)
+        told = tables_told(track, request, fresh=entry.fresh)
+        picked = pick(world, request, scanned(world.config, told, request), track.cursors, choice)
         if tails.joins_scan():
             tails.add(world, request, choice, picked)
-        host = tracks.replace(host, moved(track, picked))
+        host = tracks.replace(host, moved(world.config, track, picked, told))
         if picked.blocks:
             choosing.store(choice, picked.blocks, picked.metas)
             choice.owners.append(entry.request)
@@ -54,33 +46,59 @@ def in_order(world: World) -> list[Scheduled]:
     return sorted(world.plan.scheduled, key=lambda entry: (entry.request in again) if entry.fresh else 2)
 
 
-def moved(track: Track, picked: Picked) -> Track:
-    """Return the record of a request with the cursors of a scan."""
-    return evolve(track, cursors=tuple(picked.cursors))
+def moved(config: Config, track: Track, picked: Picked, told: Lists) -> Track:
+    """Return the record of a request with the cursors of a scan, and what was told of its tables where that is scanned."""
+    return evolve(track, cursors=tuple(picked.cursors), told=told if trusts_told(config) else ())
 
 
-def pick(world: World, request: Request, cursors: tuple[int, ...], choice: Choice) -> Picked:
+def trusts_told(config: Config) -> bool:
+    """Tell whether the scan takes the ids that steps reported for the table (3.1, field ``positional_ids``)."""
+    return config.profile.positional_ids == "accumulated"
+
+
+def tables_told(track: Track, request: Request, *, fresh: bool) -> Lists:
+    """Return the tables as the steps reported them: a new or resumed request's whole, then what was appended (T26).
+
+    What a window nulled since still stands in them.
+    """
+    tables = tables_of(request)
+    if fresh or not track.told:
+        return tables
+    return tuple((*old, *table[len(old) :]) for old, table in zip(track.told, tables, strict=True))
+
+
+def tables_of(request: Request) -> Lists:
+    """Return the tables of a request."""
+    return tuple(state.table for state in request.groups)
+
+
+def scanned(config: Config, told: Lists, request: Request) -> Lists:
+    """Return the tables that the scan reads: the request's own (HO-10), or by a profile those told (3.1)."""
+    return told if trusts_told(config) else tables_of(request)
+
+
+def pick(world: World, request: Request, tables: Lists, cursors: tuple[int, ...], choice: Choice) -> Picked:
     """Pick the blocks of a request that are computed, confirmed, keyed and not on the host, group by group (T26).
 
     Nothing is taken yet: what one request picks does not evict what it is compared with. Group by group the scan ends where
     the host has no room.
     """
-    picked = Picked(list(cursors))
+    picked = choosing.Picked(list(cursors))
     for group in range(len(world.config.groups)):
         if not is_scanned(world.config, group):
             continue
         if len(picked.blocks) >= choosing.room(choice):
             break
-        pick_group(world, request, group, choice, picked)
+        pick_group(world, request, group, tables[group], choice, picked)
     return picked
 
 
-def pick_group(world: World, request: Request, group: int, choice: Choice, picked: Picked) -> None:
+def pick_group(world: World, request: Request, group: int, table: tuple[int, ...], choice: Choice, picked: Picked) -> None:
     """Pick the blocks of one group from its cursor on, and move the cursor (T26)."""
-    ready = ready_entries(world, request, group)
+    ready = ready_entries(world, request, group, table)
     index = picked.cursors[group]
     while index < ready:
-        block = block_at(world, request, group, index, choice)
+        block = block_at(world, request, group, table[index], index, choice)
         if choosing.classify(choice, block) == admission.READY:
             if len(picked.blocks) >= choosing.room(choice):
                 index = without_room(index, ready)
@@ -97,10 +115,10 @@ def is_scanned(config: Config, group: int) -> bool:
     return bool(spec.prefix_cacheable) and kinds.of(spec.kind).CAPABILITIES.positionally_stable
 
 
-def ready_entries(world: World, request: Request, group: int) -> int:
+def ready_entries(world: World, request: Request, group: int, table: tuple[int, ...]) -> int:
     """Return how many leading table entries are confirmed and full (T26)."""
     covered = allocation.cacheable_prefix(world.config, group, confirmed_tokens(request))
-    return min(len(request.groups[group].table), covered // entry_size(world.config, group))
+    return min(len(table), covered // entry_size(world.config, group))
 
 
 def entry_size(config: Config, group: int) -> int:
@@ -113,12 +131,11 @@ def confirmed_tokens(request: Request) -> int:
     return min(request.computed - request.placeholders, request.num_tokens)
 
 
-def block_at(world: World, request: Request, group: int, index: int, choice: Choice) -> int:
-    """Return the block that a table index denotes now; NULL_BLOCK if it has none any more (T26, HO-10).
+def block_at(world: World, request: Request, group: int, block: int, index: int, choice: Choice) -> int:
+    """Return the block that a table index denotes now, ``block`` being its entry; NULL_BLOCK if it has none (T26, HO-10).
 
     Behind a window the entry is null, but the block may still have its key.
     """
-    block = request.groups[group].table[index]
     if block != NULL_BLOCK:
         return block
     node = prefixes.ancestor(world.prefixes, request.tip, (index + 1) * entry_size(world.config, group))

@@ -86,13 +86,15 @@ class Track:
     """The store side's record of a request in eager mode (``store_state`` of 3.5).
 
     ``cursors[g]`` leading entries of group g were considered for storing. ``events`` are the store events that hold blocks of
-    it. ``finished``: it is gone and kept only for these.
+    it. ``finished``: it is gone and kept only for these. ``told`` are its tables as the steps reported them, kept only where
+    a profile scans these (``positional_ids``).
     """
 
     request: int
     cursors: tuple[int, ...]
     events: tuple[int, ...] = ()
     finished: bool = False
+    told: Lists = ()
 
 
 @frozen(slots=True)

@@ -13,8 +13,7 @@ from kvproof.core.pool import NO_KEY, NULL_BLOCK
 
 if TYPE_CHECKING:
     from kvproof.core.config import Config
-    from kvproof.core.offload.choosing import Choice
-    from kvproof.core.offload.positional import Picked
+    from kvproof.core.offload.choosing import Choice, Picked
     from kvproof.core.world import Request, World
 
 

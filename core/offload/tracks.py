@@ -10,7 +10,6 @@ from attrs import evolve
 from kvproof.core.offload.state import Track
 
 if TYPE_CHECKING:
-    from kvproof.core.config import Config
     from kvproof.core.offload.state import Host
 
 
@@ -20,13 +19,6 @@ def find(host: Host, request: int) -> Track | None:
         if track.request == request:
             return track
     return None
-
-
-def begin(config: Config, host: Host, request: int) -> Host:
-    """Know a request from its first admitted allocation on, in eager mode (T29, HO-3)."""
-    if config.offload is None or config.offload.mode == "lazy" or find(host, request) is not None:
-        return host
-    return evolve(host, tracks=(*host.tracks, Track(request, (0,) * len(config.groups))))
 
 
 def replace(host: Host, track: Track) -> Host:
@@ -40,7 +32,8 @@ def clear_cursors(host: Host, requests: Iterable[int]) -> Host:
     return evolve(
         host,
         tracks=tuple(
-            evolve(track, cursors=(0,) * len(track.cursors)) if track.request in gone else track for track in host.tracks
+            evolve(track, cursors=(0,) * len(track.cursors), told=()) if track.request in gone else track
+            for track in host.tracks
         ),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.traces import archive, project, read
 from kvproof.spec.traces import summary as summaries
 from kvproof.spec.traces.read import Recording
-from kvproof.spec.traces.replay import Divergence
+from kvproof.spec.traces.replay import Divergence, Raised
 from kvproof.spec.traces.summary import Summary
 
 FILE_ENDINGS = (".gz", ".ndjson", ".json")
@@ -136,6 +136,7 @@ def _as_dict(summary: Summary, verdict: ExitCode) -> dict[str, Any]:
             }
             for found in summary.divergences
         ],
+        "raised": [_raised_as_dict(found) for found in summary.raised],
         "violations": [
             {
                 "recording": name,
@@ -152,10 +153,26 @@ def _as_dict(summary: Summary, verdict: ExitCode) -> dict[str, Any]:
     }
 
 
+def _raised_as_dict(found: Raised) -> dict[str, Any]:
+    return {
+        "recording": found.recording,
+        "operation": found.operation,
+        "op": found.op,
+        "message": found.message,
+        "law": None if found.law is None else found.law.law,
+        "law_operation": None if found.law is None else found.law_operation,
+        "bent": None if found.law is None else found.law.bent,
+        "out_of_contract": found.refused or None,
+        "out_of_contract_operation": found.refused_operation if found.refused else None,
+    }
+
+
 def _print(summary: Summary, verdict: ExitCode, judged: bool, chosen: bool) -> None:
     console = Console(soft_wrap=True)
     for found in summary.divergences[:5]:
         print_divergence(console, found)
+    for raised in summary.raised[:5]:
+        print_raised(console, raised, judged, [found.recording for found in summary.divergences])
     for name, violation in summary.violations[:5]:
         console.print(f"[bold]{violation.law}[/bold] does not hold in {name}, action {violation.position}:")
         console.print(f"  {violation.evidence.message}", markup=False)
@@ -163,6 +180,8 @@ def _print(summary: Summary, verdict: ExitCode, judged: bool, chosen: bool) -> N
     table.add_row("recordings", str(summary.recordings))
     table.add_row("operations", str(summary.operations))
     table.add_row("divergences from the profile", str(len(summary.divergences)))
+    if summary.raised:
+        table.add_row("ended by an exception of the engine", str(len(summary.raised)))
     table.add_row("laws violated", str(len(summary.violations)) if judged else "not judged")
     if summary.bent:
         table.add_row("laws bent by the profile", ", ".join(f"{law} x{n}" for law, n in sorted(summary.bent.items())))
@@ -189,3 +208,20 @@ def print_divergence(console: Console, found: Divergence) -> None:
     else:
         console.print(f"  expected  {found.expected!r}", markup=False)
         console.print(f"  recorded  {found.recorded!r}", markup=False)
+
+
+def print_raised(console: Console, found: Raised, judged: bool, diverging: Collection[str]) -> None:
+    """Print where the engine raised an exception and what came first: a broken law, an action out of contract, or neither."""
+    place = f"operation {found.operation} ({found.op}), line {found.operation + 2}"
+    console.print(f"[bold]{found.recording}[/bold]: {place}: the engine raised ", end="")
+    console.print(found.message, markup=False)
+    if found.law is not None:
+        bent = ", bent by the profile" if found.law.bent else ""
+        console.print(f"  first broken law before it: {found.law.law}{bent}, in operation {found.law_operation}")
+        console.print(f"  {found.law.evidence.message}", markup=False)
+    else:
+        console.print("  no law was broken before it" if judged else "  the laws were not judged")
+    if found.refused:
+        console.print(f"  out of contract: operation {found.refused_operation}: {found.refused}", markup=False)
+    elif found.recording in diverging and found.law is None:
+        console.print("  no action before the first divergence was out of contract")

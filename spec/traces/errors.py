@@ -1,4 +1,4 @@
-"""The one error of the trace reader."""
+"""The errors of the trace reader and of replay."""
 
 from __future__ import annotations
 
@@ -22,3 +22,7 @@ class TraceError(UserError):
         self.line = line
         self.what = what
         self.advice = advice
+
+
+class ReplayError(UserError):
+    """A recording cannot be replayed: its engine has no profile, or the model does not cover what it contains."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from attrs import define, field
+from attrs import asdict, define, field
 
 from kvproof.core.config import Config, Group, Profile, configure
 from kvproof.core.errors import ConfigError
-from kvproof.core.pool import NO_KEY
+from kvproof.core.offload.settings import Offload
+from kvproof.core.offload.state import NONE, Host, Load, Queued, Store
+from kvproof.core.pool import NO_KEY, Pool
 from kvproof.core.world import Request, Status, World
 from kvproof.spec.traces.format import Config as RecordedConfig
-from kvproof.spec.traces.format import Header
+from kvproof.spec.traces.format import Header, HostConfig
 
 KINDS = {
     "full_attention": "full_attention",
@@ -20,7 +23,12 @@ KINDS = {
     "chunked_local": "chunked_local",
     "mamba": "mamba_align",
 }
-STATUS = {Status.WAITING: "waiting", Status.RUNNING: "running", Status.PREEMPTED: "preempted"}
+STATUS = {
+    Status.WAITING: "waiting",
+    Status.RUNNING: "running",
+    Status.PREEMPTED: "preempted",
+    Status.LOADING: "loading",
+}
 
 
 def uncovered(header: Header) -> str | None:
@@ -28,8 +36,6 @@ def uncovered(header: Header) -> str | None:
     config = header.config
     if header.engine.level != "manager":
         return "scheduler-level recordings"
-    if config.host is not None:
-        return "a host tier"
     for group in config.groups:
         if group.kind not in KINDS:
             return f"{group.kind} groups"
@@ -66,18 +72,28 @@ def model_config(header: Header, profile: Profile) -> Config:
         clip_block_size=config.clip_block_size,
         use_eagle=config.use_eagle,
         num_draft_tokens=config.num_draft_tokens,
+        events=config.host is not None and config.host.events,
+        offload=None if config.host is None else offload(config.host),
         profile=profile,
     )
 
 
+def offload(host: HostConfig) -> Offload:
+    """Return the settings of a recorded host tier."""
+    return Offload(host.mode, host.num_blocks, host.workers)
+
+
 def resolved_differences(config: Config, recorded: RecordedConfig) -> list[tuple[str, object, object]]:
     """Return (name, model's value, recorded value) for every derived size that differs."""
-    pairs = (
+    pairs: list[tuple[str, object, object]] = [
         ("group_block_sizes", list(config.sizes), recorded.group_block_sizes),
         ("scheduler_block_size", config.scheduler_block_size, recorded.scheduler_block_size),
         ("hash_block_size", config.hash_block_size, recorded.hash_block_size),
         ("fine_grained_hits", config.fine_grained, recorded.fine_grained_hits),
-    )
+    ]
+    if config.offload is not None and recorded.host is not None:
+        fine = config.fine_grained and config.offload.mode == "eager"
+        pairs.append(("host.fine_grained_hits", fine, recorded.host.fine_grained_hits))
     return [pair for pair in pairs if pair[1] != pair[2]]
 
 
@@ -100,13 +116,12 @@ class Projector:
             while world.prefixes.depth[at]:
                 tokens.append(str(world.prefixes.token[at]))
                 at = world.prefixes.parent[at]
-            known = hashlib.sha256(",".join(reversed(tokens)).encode()).hexdigest()[:12]
+            known = _hex(reversed(tokens))
             self._prefix_ids[node] = known
         return known
 
-    def device(self, world: World) -> dict[str, Any]:
-        """Return ``device``: references, free queue, keys and shared keys (section 3)."""
-        pool = world.pool
+    def pool(self, world: World, pool: Pool) -> dict[str, Any]:
+        """Return ``device`` or ``host``: references, free queue, keys and shared keys of a tier's pool (section 3)."""
         keys = []
         shared: dict[tuple[int, int], list[int]] = {}
         depth = world.prefixes.depth
@@ -136,6 +151,28 @@ class Projector:
             "num_cached": [None if state.num_cached == NO_KEY else state.num_cached for state in request.groups],
         }
 
+    def transfers(self, host: Host) -> dict[str, Any]:
+        """Return ``transfers``: pins, loads, stores, cursors (section 3)."""
+        stores = (*host.stores, *host.abandoned_stores)
+        return {
+            "pending_hits": {
+                self.names[hit.request]: {
+                    "length": hit.length,
+                    "start": hit.start,
+                    "blocks": [list(blocks) for blocks in hit.lists],
+                }
+                for hit in host.pending
+            },
+            "loads": {self.names[load.request]: load_row(load) | {"finished": load.finished} for load in host.loads},
+            "abandoned_loads": {self.names[load.request]: load_row(load) for load in host.abandoned_loads},
+            "stores": {store.event: store_row(store) for store in host.stores},
+            "abandoned_stores": {store.event: store_row(store) for store in host.abandoned_stores},
+            "acks": {store.event: store.acks for store in stores if store.acks},
+            "finish_queue": [store_row(queued) for queued in host.queued],
+            "cursors": {self.names[track.request]: list(track.cursors) for track in host.tracks},
+            "lazy_cursor": None if host.cursor == NONE else host.cursor,
+        }
+
     def step(self, world: World, drained: bool) -> dict[str, Any]:
         """Return ``step``: queued copies and undrained handoffs (section 3). Copies are gone once drained."""
         plan = world.plan
@@ -146,6 +183,34 @@ class Projector:
             ],
             "deferred_frees": [],
         }
+
+
+def digest(tokens: Sequence[int]) -> str:
+    """Return the engine-neutral id of tokens: of a prefix, or of an event's payload (sections 1 and 5)."""
+    return _hex(str(token) for token in tokens)
+
+
+def _hex(tokens: Iterable[str]) -> str:
+    return hashlib.sha256(",".join(tokens).encode()).hexdigest()[:12]
+
+
+def counters(host: Host) -> dict[str, int]:
+    """Return ``counters``: what became of handoffs since the last reset (section 3)."""
+    return asdict(host.counters)
+
+
+def load_row(load: Load) -> dict[str, Any]:
+    """Return what ``loads`` and ``abandoned_loads`` have in common."""
+    return {
+        "event": None if load.event == NONE else load.event,
+        "device": list(load.device),
+        "host": list(load.host),
+    }
+
+
+def store_row(store: Store | Queued) -> dict[str, list[int]]:
+    """Return the two lists of a store."""
+    return {"device": list(store.device), "host": list(store.host)}
 
 
 def by_group(rows: tuple[Any, ...], column: int) -> list[Any]:

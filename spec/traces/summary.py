@@ -16,7 +16,7 @@ from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Law
 from kvproof.spec.traces import archive, project, replay
 from kvproof.spec.traces.read import Recording
-from kvproof.spec.traces.replay import Divergence, Replay
+from kvproof.spec.traces.replay import Divergence, Raised, Replay
 
 
 class BaselineEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,6 +74,7 @@ class Summary:
     actions: int = 0
     not_covered: Counter[str] = field(factory=Counter)
     divergences: list[Divergence] = field(factory=list)
+    raised: list[Raised] = field(factory=list)
     violations: list[tuple[str, Violation]] = field(factory=list)
     bent: Counter[str] = field(factory=Counter)
     excused: Counter[str] = field(factory=Counter)
@@ -121,6 +122,8 @@ def _add(summary: Summary, name: str, outcome: Replay, baseline: Sequence[Baseli
     summary.premises.update(outcome.premises)
     if outcome.divergence is not None:
         summary.divergences.append(outcome.divergence)
+    if outcome.raised is not None:
+        summary.raised.append(outcome.raised)
     for violation in outcome.violations:
         if violation.bent:
             summary.bent[violation.law] += 1

@@ -15,7 +15,7 @@ from kvproof.spec.cli import main
 from kvproof.spec.exits import ExitCode
 from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Evidence, Law, Moment
-from kvproof.spec.traces import archive, read, replay, summary
+from kvproof.spec.traces import archive, errors, read, replay, summary
 
 NAMED_RECORDINGS = 247
 NAMED_OPERATIONS = 19_438
@@ -158,13 +158,13 @@ def test_an_unknown_engine_is_refused() -> None:
     """A recording of an engine without a profile names the engines that have one."""
     lines = lines_of("d_cow_dcp2")
     lines[0]["engine"]["version"] = "0.1.0"
-    with pytest.raises(replay.ReplayError, match=r"no profile for vllm 0\.1\.0; known engines: vllm 0\.33\.0"):
+    with pytest.raises(errors.ReplayError, match=r"no profile for vllm 0\.1\.0; known engines: vllm 0\.33\.0"):
         replay.replay(from_lines(lines))
 
 
 def test_a_recording_beyond_the_model_is_refused() -> None:
     """What the model does not cover is named, never silently passed."""
-    with pytest.raises(replay.ReplayError, match="does not cover"):
+    with pytest.raises(errors.ReplayError, match="does not cover"):
         replay.replay(archive.open_recording("d_lazy"))
 
 
@@ -200,6 +200,103 @@ def test_violations_fail_unless_bent_or_excused() -> None:
     excused = summary.replay_all(recordings, (always_broken(),), (entry, other))
     assert (excused.verdict, excused.excused["XX-1"], excused.stale) == (ExitCode.HOLDS, 2, [other])
     assert not entry.excuses("m1", Violation("XX-1", 0, Evidence.of("never")))
+
+
+def ended_by(name: str, at: int, op: str, args: dict[str, Any], message: str) -> list[dict[str, Any]]:
+    """A shipped recording up to operation ``at``, then an operation in which the engine raised."""
+    return [*lines_of(name)[: at + 2], {"i": at + 1, "op": op, "args": args, "raised": message}]
+
+
+CONTINUE = {
+    "request": "A",
+    "new_tokens": 2,
+    "local": 0,
+    "external": 0,
+    "async_load": False,
+    "lookahead": 0,
+    "drafts": 0,
+    "first": False,
+}
+# d_cow_dcp2 up to operation 6 (begin_step): A has computed 12 of its 14 tokens; then a call outside of its contract.
+OUT_OF_CONTRACT = [
+    ("allocate", CONTINUE | {"new_tokens": 3}, "AssertionError: ", "request 0 knows 14 tokens"),
+    ("allocate", CONTINUE | {"new_tokens": 0}, "ValueError: nothing to allocate", "new tokens must be positive"),
+    ("allocate", CONTINUE | {"first": True}, "AssertionError: ", "first is True, possible is False"),
+    ("append_token", {"request": "A", "tokens": [9], "rejected": 0}, "AssertionError: ", "executed step waits"),
+    ("finish", {"request": "ZZ"}, "KeyError: 'ZZ'", "never submitted"),
+]
+
+
+@pytest.mark.parametrize(("op", "args", "message", "reason"), OUT_OF_CONTRACT)
+def test_an_exception_after_an_argument_out_of_contract_is_predicted(
+    op: str, args: dict[str, Any], message: str, reason: str
+) -> None:
+    """The engine raised where the model refuses: no divergence, and the report names the refusal."""
+    found = replay.replay(from_lines(ended_by("d_cow_dcp2", 6, op, args, message)))
+    assert (found.divergence, found.operations) == (None, 7)
+    assert found.raised is not None
+    assert (found.raised.operation, found.raised.op, found.raised.message) == (7, op, message)
+    assert found.raised.law is None
+    assert reason in found.raised.refused
+    assert found.raised.refused_operation == 7
+
+
+def test_an_exception_where_the_model_goes_on_is_a_divergence() -> None:
+    """The engine raised in an operation that the model performs, and nothing was wrong before it."""
+    found = replay.replay(from_lines(ended_by("d_cow_dcp2", 6, "allocate", CONTINUE, "ValueError: empty pool")))
+    assert found.divergence is not None
+    assert (found.divergence.what, found.divergence.operation) == ("the engine raised", 7)
+    assert found.raised is not None
+    assert (found.raised.law, found.raised.refused) == (None, "")
+
+
+def test_the_first_law_broken_before_an_exception_is_named() -> None:
+    """The law that broke first, in the operation where it did; what the raising operation itself would break does not count."""
+    lines = ended_by("d_cow_dcp2", 12, "submit", {"request": "C", "tokens": [1]}, "RuntimeError: corrupt")
+    found = replay.replay(from_lines(lines), (always_broken(),))
+    assert found.raised is not None
+    assert found.raised.law is not None
+    assert (found.raised.law.law, found.raised.law_operation) == ("XX-1", 1)
+    assert [violation.law for violation in found.violations] == ["XX-1", "XX-1"]  # two submits before it, not the third
+    assert found.raised.refused == ""
+
+
+def test_an_action_out_of_contract_before_the_exception_is_named() -> None:
+    """The engine did what the model refuses, and raised later: the replay ends at the first, the report names it."""
+    lines = ended_by("d_cow_dcp2", 6, "allocate", CONTINUE, "RuntimeError: corrupt")
+    lines[5]["args"]["new_tokens"] = 13
+    found = replay.replay(from_lines(lines))
+    assert found.divergence is not None
+    assert (found.divergence.what, found.divergence.operation) == ("refusal", 4)
+    assert found.raised is not None
+    assert (found.raised.operation, found.raised.refused_operation) == (7, 4)
+    assert "T22" in found.raised.refused
+
+
+def test_command_reports_exceptions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`kvproof replay` of a recording that ends with an exception: 0 if the model refuses as well, 2 if it does not."""
+    file = tmp_path / "raised.ndjson"
+
+    def run(args: dict[str, Any], *options: str) -> tuple[int, str]:
+        lines = ended_by("d_cow_dcp2", 6, "allocate", args, "ValueError: [no]")
+        file.write_text("\n".join(json.dumps(line) for line in lines) + "\n")
+        code = main(["replay", str(file), *options])
+        return code, capsys.readouterr().out
+
+    code, out = run(CONTINUE | {"new_tokens": 3})
+    assert code == ExitCode.HOLDS
+    assert "operation 7 (allocate), line 9: the engine raised ValueError: [no]" in out
+    assert "no law was broken before it" in out
+    assert "out of contract: operation 7: Allocate(" in out
+    code, out = run(CONTINUE, "--no-laws")
+    assert code == ExitCode.REFUTED
+    assert "differs in the engine raised" in out
+    assert "the laws were not judged" in out
+    assert "no action before the first divergence was out of contract" in out
+    code, out = run(CONTINUE | {"new_tokens": 3}, "--json")
+    (raised,) = json.loads(out)["raised"]
+    assert (raised["operation"], raised["law"], raised["out_of_contract_operation"]) == (7, None, 7)
+    assert "14 tokens" in raised["out_of_contract"]
 
 
 def test_no_recording_at_all_is_undetermined() -> None:

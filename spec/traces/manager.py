@@ -1,0 +1,226 @@
+"""The operations of a manager-level recording as actions: one or a few each (docs/trace-format.md, section 4).
+
+The recorded driver counts a step's output as processed at ``end_step`` and appends the sampled tokens later; the model
+processes both at once. ``DECLARED`` in ``replay`` lists this and every other difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import define, field
+
+from kvproof.core import actions as act
+from kvproof.core.records import NONE, Record
+from kvproof.core.world import Status
+from kvproof.spec.traces import announcements
+from kvproof.spec.traces.driver import Diverged, Driver, equal, lists
+from kvproof.spec.traces.format import EndStepResult
+from kvproof.spec.traces.read import Operation, Recording
+
+
+@define(slots=True)
+class Manager:
+    """Performs the operations of one recording. ``drained``: no plan is open, or its copies are handed out already."""
+
+    driver: Driver
+    drained: bool = True
+    opening: bool = False
+    finished: list[str] = field(factory=list)
+
+    def perform(self, operation: Operation) -> None:
+        """Perform one operation and compare its result. Raises Diverged."""
+        handler = _OPERATIONS.get(operation.op)
+        if handler is None:
+            raise Diverged("operation", "an operation the model covers", operation.op)
+        handler(self, operation)
+
+    def request(self, operation: Operation) -> int:
+        """Return the model's id of the request that an operation names."""
+        return self.driver.id_of(operation.args.request, operation)
+
+    def open_plan(self) -> None:
+        """Open the plan with the first operation that is not a preemption: those before it came from outside (T31)."""
+        if self.opening:
+            self.driver.act(act.BeginStep())
+            self.opening = self.drained = False
+
+
+def recorded_outputs(recording: Recording) -> dict[str, list[tuple[int, list[int], int]]]:
+    """Return per request the (operation, sampled tokens, rejected drafts) of its outputs, in order."""
+    found: dict[str, list[tuple[int, list[int], int]]] = {}
+    for operation in recording.operations:
+        if operation.op == "append_token":
+            args = operation.args
+            found.setdefault(args.request, []).append((operation.index, list(args.tokens), args.rejected))
+    return found
+
+
+def _init(manager: Manager, operation: Operation) -> None:
+    del manager, operation
+
+
+def _submit(manager: Manager, operation: Operation) -> None:
+    record = manager.driver.submit(operation.args.request, operation.args.tokens)
+    _result(operation, hashes=record.num_tokens // manager.driver.config.hash_block_size)
+
+
+def _begin_step(manager: Manager, operation: Operation) -> None:
+    del operation
+    manager.driver.settle_outputs()
+    manager.opening = True
+
+
+def _lookup(manager: Manager, operation: Operation) -> None:
+    manager.open_plan()
+    record = manager.driver.act(act.Lookup(manager.request(operation)))
+    _result(operation, local=record.local, blocks=lists(record.lists), junction=record.junction)
+
+
+def _lookup_external(manager: Manager, operation: Operation) -> None:
+    manager.open_plan()
+    record = manager.driver.act(act.LookupExternal(manager.request(operation), operation.args.start))
+    _result(operation, external=record.external, asynchronous=record.external > 0)
+
+
+def _allocate(manager: Manager, operation: Operation) -> None:
+    manager.open_plan()
+    driver, args = manager.driver, operation.args
+    request = manager.request(operation)
+    live = next((live for live in driver.world.requests if live.request == request), None)
+    if live is not None:
+        equal("first", live.status is not Status.RUNNING and not live.loaded, args.first)
+    drafts = driver.drafts_of(args.request, args.drafts)
+    record = driver.act(
+        act.Allocate(request, args.new_tokens, args.local, args.external, args.lookahead, drafts, load=args.async_load)
+    )
+    _result(operation, admitted=record.admitted)
+    if record.admitted:
+        _result(operation, new_blocks=lists(record.new_blocks), external_blocks=lists(record.external_blocks))
+
+
+def _promote(manager: Manager, operation: Operation) -> None:
+    manager.open_plan()
+    record = manager.driver.act(act.Promote(manager.request(operation)))
+    _result(operation, computed=record.computed)
+
+
+def _preempt(manager: Manager, operation: Operation) -> None:
+    driver = manager.driver
+    request = manager.request(operation)
+    scheduled = any(entry.request == request for entry in driver.world.plan.scheduled)
+    driver.act(act.Withdraw(request) if scheduled else act.Preempt(request))
+
+
+def _end_step(manager: Manager, operation: Operation) -> None:
+    manager.open_plan()
+    driver, args = manager.driver, operation.args
+    drain = driver.act(act.Drain())
+    manager.drained = True
+    handoffs: dict[str, list[tuple[int, int, int]]] = {}
+    for request, group, block, boundary in drain.handoffs:
+        handoffs.setdefault(driver.name_of(request), []).append((group, block, boundary))
+    copies = [(source, destination) for _, source, destination in drain.copies]
+    _result(operation, handoffs=handoffs, copies=copies, zeroed=list(drain.zeroed))
+    built = driver.act(act.BuildMetadata())
+    _compare_transfers(driver, built, operation)
+    dispatch = driver.act(act.Dispatch())
+    scheduled = sorted((driver.name_of(request), amount) for request, amount in dispatch.scheduled)
+    equal("scheduled", scheduled, sorted(args.scheduled))
+    equal("finished", sorted(manager.finished), sorted(args.finished))
+    manager.finished.clear()
+    equal("preempted", sorted(driver.name_of(request) for request in dispatch.preempted), sorted(args.preempted))
+    for part in driver.config.parts:
+        driver.act(act.Execute(part))
+    _outputs_inside_prompts(driver)
+
+
+def _compare_transfers(driver: Driver, built: Record, operation: Operation) -> None:
+    """Compare what the metadata of a step says with the recorded store, load, flush and events."""
+    if operation.result is None:
+        return
+    result: EndStepResult = operation.result
+    store = {
+        "event": built.store_event,
+        "device": list(built.store_device),
+        "host": list(built.store_host),
+        "meta": None if built.store_meta is None else [len(items) for items in built.store_meta],
+    }
+    equal("store", None if built.store_event == NONE else store, _plain(result.store))
+    load = {
+        "event": built.load_event,
+        "device": list(built.load_device),
+        "host": list(built.load_host),
+        "requests": [driver.name_of(request) for request in built.load_requests],
+    }
+    equal("load", None if built.load_event == NONE else load, _plain(result.load))
+    if driver.config.offload is not None:
+        equal("flush", built.flush, result.flush)
+        announcements.compare(driver, operation.events or [])
+
+
+def _plain(part: object) -> object:
+    return None if part is None else {name: getattr(part, name) for name in part.__struct_fields__}  # type: ignore[attr-defined]
+
+
+def _outputs_inside_prompts(driver: Driver) -> None:
+    """Process the outputs that a recording does not show: those of chunks that end before the known tokens do."""
+    for step in driver.world.steps:
+        known = {request.request: request.num_tokens for request in driver.world.requests}
+        for entry in step.scheduled:
+            if entry.start + entry.amount < known[entry.request]:
+                driver.output(entry.request)
+
+
+def _append_token(manager: Manager, operation: Operation) -> None:
+    args = operation.args
+    record = manager.driver.output(manager.request(operation), args.tokens)
+    equal("rejected", record.rejected, args.rejected)
+    _result(operation, num_tokens=record.num_tokens)
+
+
+def _finish(manager: Manager, operation: Operation) -> None:
+    record = manager.driver.finish(manager.request(operation))
+    manager.finished.append(operation.args.request)
+    _result(operation, deferred=record.deferred, blocks=None if record.offered is None else lists(record.offered))
+
+
+def _complete_store(manager: Manager, operation: Operation) -> None:
+    record = manager.driver.complete_store(operation.args.event, operation.args.acks)
+    _result(operation, done=record.done)
+
+
+def _complete_load(manager: Manager, operation: Operation) -> None:
+    record = manager.driver.complete_load(manager.request(operation))
+    _result(operation, freed=record.freed)
+
+
+def _reset(manager: Manager, operation: Operation) -> None:
+    driver = manager.driver
+    device = driver.act(act.ResetCache()).done if operation.args.device else None
+    host = driver.act(act.ResetHost()).done if operation.args.host and driver.config.offload is not None else None
+    _result(operation, device=device, host=host)
+
+
+def _result(operation: Operation, **expected: object) -> None:
+    """Compare fields of the result; there is none where the engine raised. Raises Diverged."""
+    for name, value in expected.items() if operation.result is not None else ():
+        equal(name, value, getattr(operation.result, name))
+
+
+_OPERATIONS: dict[str, Callable[[Manager, Operation], None]] = {
+    "init": _init,
+    "submit": _submit,
+    "begin_step": _begin_step,
+    "lookup": _lookup,
+    "lookup_external": _lookup_external,
+    "allocate": _allocate,
+    "promote_loaded": _promote,
+    "preempt": _preempt,
+    "end_step": _end_step,
+    "append_token": _append_token,
+    "finish": _finish,
+    "complete_store": _complete_store,
+    "complete_load": _complete_load,
+    "reset": _reset,
+}
