@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvproof.spec import near
 from kvproof.spec.faults import (
     caching,
     capability,
@@ -47,4 +48,4 @@ def by_id(name: str) -> Fault:
     for fault in ALL:
         if fault.id == name:
             return fault
-    raise FaultError(f"no fault {name!r}; known: {', '.join(fault.id for fault in ALL)}")
+    raise FaultError(near.unknown("fault", name, [fault.id for fault in ALL]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvproof.spec import near
 from kvproof.spec.exits import UserError
 from kvproof.spec.laws import (
     boundaries,
@@ -81,4 +82,4 @@ def by_id(law: str) -> Law:
     for known in ALL:
         if known.id == law:
             return known
-    raise UserError(f"no law {law!r}; known: {', '.join(known.id for known in ALL)}")
+    raise UserError(near.unknown("law", law, [known.id for known in ALL]))
