@@ -7,6 +7,7 @@ from attrs import evolve, frozen
 from kvproof.core import geometry, kinds, prefixes
 from kvproof.core import pool as pools
 from kvproof.core import work as works
+from kvproof.core.actions import Allocate
 from kvproof.core.config import Config
 from kvproof.core.pool import NULL_BLOCK, Pool
 from kvproof.core.records import Record
@@ -21,7 +22,9 @@ States = list[GroupState]
 class Wanted:
     """The numbers of one allocation, in tokens (T16): see ``kinds.base.Admission``; and the drafts that end it (T36).
 
-    ``unsettled`` counts the drafts of the step in flight, which the plan takes for accepted.
+    ``unsettled`` counts the drafts of the step in flight, which the plan takes for accepted. ``load``: an asynchronous load
+    brings the external tokens, and nothing is computed yet (T29). ``loaded``: such a load is complete, the request goes on with
+    the blocks it holds (T30).
     """
 
     first: bool
@@ -32,6 +35,8 @@ class Wanted:
     whole: bool = False
     drafts: tuple[int, ...] = ()
     unsettled: int = 0
+    load: bool = False
+    loaded: bool = False
 
     @property
     def settled(self) -> int:
@@ -39,21 +44,27 @@ class Wanted:
         return self.main - self.unsettled
 
 
-def wanted_tokens(
-    config: Config, request: Request, new: int, local: int, external: int, lookahead: int, drafts: tuple[int, ...] = ()
-) -> Wanted:
+def wanted_tokens(config: Config, request: Request, action: Allocate) -> Wanted:
     """Return the token counts of an allocation, bounded by the model length (T16.1, T16.6), and its drafts."""
-    covered = request.computed + local
-    total = min(covered + external, config.max_model_len)
+    covered = request.computed + action.local
+    total = min(covered + action.external, config.max_model_len)
     return Wanted(
-        first=request.status is not Status.RUNNING,
+        first=request.status is not Status.RUNNING and not request.loaded,
         local=covered,
-        external=external,
-        slots=min(total + new + lookahead, config.max_model_len),
-        main=min(total + new, config.max_model_len),
-        drafts=drafts,
+        external=action.external,
+        slots=min(total + slots_behind(config, action), config.max_model_len),
+        main=min(total + action.new_tokens, config.max_model_len),
+        drafts=action.drafts,
         unsettled=unsettled_drafts(request),
+        load=action.load,
+        loaded=request.loaded,
     )
+
+
+def slots_behind(config: Config, action: Allocate) -> int:
+    """Return the slots behind the adopted and external tokens: the chunk's and the lookahead; none of a load (T16.6, LD-1)."""
+    del config
+    return 0 if action.load else action.new_tokens + action.lookahead
 
 
 def unsettled_drafts(request: Request) -> int:
@@ -87,7 +98,8 @@ def allocate(world: World, request: Request, wanted: Wanted, lists: Lists, full_
         states[group], appended = kinds.of(config.groups[group].kind).grow(work, group, state, wanted)
         new_blocks.append(appended)
     before = work.pool
-    register(work, states, registrable_tokens(request, wanted))
+    if registers_now(wanted):
+        register(work, states, registrable_tokens(request, wanted))
     world = admitted(world, request, work, states, wanted, before)
     return world, Record(
         "Allocate",
@@ -136,6 +148,11 @@ def registrable_nodes(world: World, request: Request, wanted: Wanted) -> list[in
 def registrable_tokens(request: Request, wanted: Wanted) -> int:
     """Return the tokens of the caching call: those computed that are known, never drafts or placeholders (T16.7, HB-14)."""
     return min(wanted.main, request.num_tokens)
+
+
+def registers_now(wanted: Wanted) -> bool:
+    """Tell whether an allocation registers keys: a load's bytes are still to come (T16.7, LD-6, M-EARLY-2)."""
+    return not wanted.load
 
 
 def null_windows(work: Work, request: Request, wanted: Wanted) -> States:
@@ -280,9 +297,9 @@ def admitted(world: World, request: Request, work: Work, states: States, wanted:
     """Return the world after a successful allocation; ``before`` is the pool as it was before registration (T16)."""
     start = wanted.local + wanted.external
     plan = world.plan
-    scheduled = share(request, wanted)
+    scheduled = () if wanted.load else (share(request, wanted),)
     plan = Plan(
-        scheduled=(*plan.scheduled, scheduled),
+        scheduled=plan.scheduled + scheduled,
         copies=plan.copies + tuple(work.copies),
         handoffs=plan.handoffs + tuple(work.handoffs),
         zero=plan.zero + tuple(work.zero),
@@ -291,7 +308,8 @@ def admitted(world: World, request: Request, work: Work, states: States, wanted:
         preempted=plan.preempted,
         preempted_before=plan.preempted_before,
     )
-    request = evolve(request, status=Status.RUNNING, computed=start, groups=tuple(states))
+    status = Status.LOADING if wanted.load else Status.RUNNING
+    request = evolve(request, status=status, computed=start, groups=tuple(states), loaded=False)
     return with_request(world, request, work.pool, plan)
 
 
@@ -303,12 +321,23 @@ def share(request: Request, wanted: Wanted) -> Scheduled:
         request=request.request,
         start=start,
         amount=wanted.main - start,
-        fresh=wanted.first,
+        fresh=wanted.first or wanted.loaded,
         loaded_from=wanted.local,
         drafts=wanted.drafts,
         samples=end == request.num_tokens + request.placeholders,
         pending=max(end - request.num_tokens, 0),
+        loaded=wanted.loaded,
     )
+
+
+def external_counts(config: Config, request: Request, action: Allocate, admitted: bool) -> tuple[int, int]:
+    """Return the external queries and hits of a first allocation, in tokens, counted when it is admitted (CN-3, M-CNT-4).
+
+    What was not hit locally was asked for; only the tokens accepted behind the local ones were hit.
+    """
+    if not admitted or not config.children:
+        return 0, 0
+    return request.num_tokens - action.local, action.external
 
 
 def undo_records(plan: Plan, request: int, before: Pool, after: Pool) -> tuple[tuple[int, tuple[KeyRecord, ...]], ...]:

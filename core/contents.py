@@ -47,6 +47,11 @@ def as_group(content: Cells, group: int, cells: int) -> list[int]:
     return list(content)
 
 
+def garbage(group: int, cells: int) -> Cells:
+    """Return the contents of a block of a group into which nobody knows what was written (T30)."""
+    return (group, *(GARBAGE,) * cells)
+
+
 def write_positions(
     content: Cells, group: int, cells: int, cell_of: Sequence[tuple[int, ...]], first: int, nodes: Sequence[int]
 ) -> Cells:

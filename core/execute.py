@@ -1,8 +1,8 @@
 """The execute phase: bytes change here and nowhere else (T0 execute a to i).
 
-The parts of a step run in the order of ``PARTS``: zero new blocks (b), copy-on-write (c), synchronous loads (d), move
-the running recurrent state to its new column (e), forward (f). Waiting for transfers, stores and asynchronous loads
-(a, g, h, i) join with the host tier.
+The parts of a step run in the order of ``Config.parts``: zero new blocks (b), copy-on-write (c), synchronous loads (d), move
+the running recurrent state to its new column (e), forward (f). With a host tier a step also waits for running transfers if
+its plan preempted somebody (a), and hands its loads and stores over (g, h); finished copies are actions of their own (i).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from attrs import evolve
 from kvproof.core import contents, geometry, prefixes, worker
 from kvproof.core.config import Config
 from kvproof.core.contents import Cells
-from kvproof.core.offload import settings
+from kvproof.core.offload import settings, transfers
 from kvproof.core.pool import NULL_BLOCK
 from kvproof.core.world import Scheduled, Step, Worker, World
 
@@ -29,6 +29,8 @@ def run_part(world: World, step: Step, part: str) -> tuple[tuple[Cells, ...], Wo
 
     Raises ContractBroken if a row lacks a column that the step needs.
     """
+    if world.host is not None:
+        world = transfers.run_part(world, world.host, step, part)
     memory = list(world.contents)
     reads: tuple[Read, ...] = ()
     if part == "zero":
@@ -43,7 +45,7 @@ def run_part(world: World, step: Step, part: str) -> tuple[tuple[Cells, ...], Wo
     elif part == "precopy":
         for entry in step.scheduled:
             world = _move_running_states(world, memory, entry)
-    else:
+    elif part == "forward":
         world, reads = _forward(world, memory, step)
     return tuple(memory), world, reads
 

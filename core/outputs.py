@@ -144,14 +144,19 @@ def confirmed_tokens(request: Request) -> int:
 
 
 def register(world: World, request: Request) -> World:
-    """Register the keys of the tokens that became certain with an output: the caching call of T36.7.
+    """Register the keys of the tokens that became certain with an output: the caching call of T36.7."""
+    return register_tokens(world, request, confirmed_tokens(request))
 
-    Handoffs that it publishes wait for the drain of the next step (T23).
+
+def register_tokens(world: World, request: Request, tokens: int) -> World:
+    """Register the keys of a request's first ``tokens`` tokens outside an allocation (T30, T36.7).
+
+    Handoffs that it publishes wait for the next drain (T23).
     """
     nodes = prefixes.boundary_nodes(world.prefixes, request.tip, world.config.hash_block_size)
     work = allocation.work_on(world, request, nodes)
     states = list(request.groups)
-    allocation.register(work, states, confirmed_tokens(request))
+    allocation.register(work, states, tokens)
     plan = evolve(
         world.plan,
         cached=world.plan.cached + tuple(work.cached),

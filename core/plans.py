@@ -7,7 +7,7 @@ from attrs import evolve
 from kvproof.core import freeing, geometry, requests, worker
 from kvproof.core.config import Config
 from kvproof.core.errors import TooManyRunning
-from kvproof.core.offload import counters, metadata
+from kvproof.core.offload import counters, loads, metadata
 from kvproof.core.prefixes import Prefixes
 from kvproof.core.records import Record
 from kvproof.core.world import NONE, Phase, Plan, Request, Scheduled, Status, Step, Worker, World
@@ -30,10 +30,13 @@ def drain(world: World) -> tuple[World, Record]:
     handoffs = tuple(sorted(plan.handoffs, key=lambda handoff: handoff[1]))
     world = freeing.free_ends(world, copy_ends(copies))
     # Copies and the zero list stay with the plan until dispatch, they just hold no references of it any more.
+    loaded = loads.destinations(world)
+    filled = evolve(plan, zero=tuple(entry for entry in plan.zero if entry[1] in loaded))
+    zero = tuple(entry for entry in plan.zero if entry[1] not in loaded)
     offered = handoffs if world.host is not None else ()
-    plan = evolve(plan, copies=copies, handoffs=left_over_handoffs(plan), undo=(), drained=offered)
+    plan = evolve(plan, copies=copies, handoffs=left_over_handoffs(plan), zero=zero, undo=(), drained=offered)
     world = evolve(world, phase=Phase.DRAINED, plan=plan, hit=None)
-    return world, Record("Drain", copies=copies, handoffs=handoffs, zeroed=zero_list(plan))
+    return world, Record("Drain", copies=copies, handoffs=handoffs, zeroed=zero_list(plan), destinations=zero_list(filled))
 
 
 def zero_list(plan: Plan) -> tuple[int, ...]:

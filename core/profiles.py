@@ -31,6 +31,7 @@ class Profile:
     void_drops: Literal["any_lowering", "without_drop"] = "any_lowering"
     checkpoint_column: Literal["own", "row"] = "own"
     positional_ids: Literal["table", "accumulated"] = "table"
+    finish_tail: Literal["registered", "prompt"] = "registered"
     prompt_tail: Literal["P-1", "P"] = "P-1"
     partial_key_after_promotion: Literal["readd", "drop"] = "readd"
     zero_recurrent: Literal["no", "yes"] = "no"
@@ -56,6 +57,7 @@ VLLM_0_33_0 = Profile(
     void_drops="without_drop",
     checkpoint_column="row",
     positional_ids="accumulated",
+    finish_tail="prompt",
 )
 PROFILES: tuple[Profile, ...] = (SOUND, VLLM_0_33_0)
 

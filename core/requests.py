@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from kvproof.core import allocation, freeing, prefixes
+from kvproof.core import allocation, freeing, geometry, kinds, prefixes
 from kvproof.core import pool as pools
 from kvproof.core.actions import Submit
+from kvproof.core.config import Config
 from kvproof.core.errors import (
     DuplicateRequest,
     EmptyPrompt,
@@ -16,6 +17,7 @@ from kvproof.core.errors import (
     StatusError,
     UnknownRequest,
 )
+from kvproof.core.offload import external, finishing, loads
 from kvproof.core.pool import Pool
 from kvproof.core.prefixes import Prefixes
 from kvproof.core.records import Record
@@ -86,7 +88,8 @@ def submit(world: World, action: Submit) -> tuple[World, Record]:
     """
     if mentioned(world, action.request):
         raise DuplicateRequest(
-            f"request {action.request} is live, or a step in flight still mentions it: use another id", request=action.request
+            f"request {action.request} is live, or a step in flight or a transfer still mentions it: use another id",
+            request=action.request,
         )
     if not 1 <= len(action.tokens) < world.config.max_model_len:
         raise EmptyPrompt(
@@ -187,13 +190,51 @@ def roll_back(pool: Pool, plan: Plan, request: int) -> Pool:
 
 
 def finish(world: World, request: Request) -> tuple[World, Record]:
-    """Free a request in any status and forget it; its steps in flight still execute, their outputs are ignored (T32)."""
-    held = freeing.is_held_back(world, request)
-    world = freeing.free_request(world, request)
+    """Free a request in any status and forget it; its steps in flight still execute, their outputs are ignored (T32).
+
+    Connectors are given its tables before. While a load of it runs its blocks stay until the load is reported (LD-7).
+    """
+    tails = producer_tails(request)
+    offered = None
+    if world.config.children:
+        world, request = null_at_finish(world, request)
+        offered = offered_tables(world.config, request)
+    world, stored = finishing.finish_stores(world, request)
+    if world.host is not None:
+        world = evolve(world, host=external.drop_at_finish(world.host, request.request))
+    world, loading = loads.at_finish(world, request)
+    held = loading or freeing.is_held_back(world, request)
+    if not loading:
+        world = freeing.free_request(world, request)
     requests = tuple(other for other in world.requests if other.request != request.request)
     plan = forget_handoffs(world.plan, request.request)
-    tails = producer_tails(request)
-    return evolve(world, requests=requests, plan=plan, hit=None), Record("Finish", deferred=held, tails=tails)
+    record = evolve(stored, deferred=held, tails=tails, offered=offered)
+    return evolve(world, requests=requests, plan=plan, hit=None), record
+
+
+def null_at_finish(world: World, request: Request) -> tuple[World, Request]:
+    """Null and free what no step in flight reads any more, before connectors see the tables (T32.2)."""
+    work = allocation.work_on(world, request, [])
+    processed = max(request.computed - request.in_flight, 0)
+    states = tuple(
+        kinds.of(world.config.groups[group].kind).null_skipped(work, group, state, processed)
+        for group, state in enumerate(request.groups)
+    )
+    request = evolve(request, groups=states)
+    return allocation.with_request(world, request, work.pool, world.plan), request
+
+
+def offered_tables(config: Config, request: Request) -> tuple[tuple[int, ...], ...]:
+    """Return the tables that connectors are given at the end of a request (T32.3).
+
+    Attention tables up to the computed tokens, counted in blocks of one rank; the others whole.
+    """
+    return tuple(
+        state.table[: geometry.ceil_div(request.computed, config.groups[group].block_size)]
+        if group in config.positional
+        else state.table
+        for group, state in enumerate(request.groups)
+    )
 
 
 def producer_tails(request: Request) -> tuple[tuple[int, int, int], ...]:
@@ -209,9 +250,11 @@ def producer_tails(request: Request) -> tuple[tuple[int, int, int], ...]:
 
 
 def mentioned(world: World, request: int) -> bool:
-    """Tell whether an id stands for a live request or in a step that is not processed yet (T37)."""
-    return alive(world, request) is not None or any(
-        entry.request == request for step in world.steps for entry in step.scheduled
+    """Tell whether an id stands for a live request, or in a step or transfer that is not processed yet (T37, T30)."""
+    return (
+        alive(world, request) is not None
+        or any(entry.request == request for step in world.steps for entry in step.scheduled)
+        or (world.host is not None and loads.mentions(world.host, request))
     )
 
 

@@ -33,6 +33,7 @@ from kvproof.core.errors import (
     DivergedHit,
     ExecutionOrder,
     HitTooLong,
+    LoadRunning,
     LookupMismatch,
     LookupMissing,
     MisalignedExternal,
@@ -51,7 +52,7 @@ from kvproof.core.errors import (
     UnknownAction,
     VictimInFlight,
 )
-from kvproof.core.offload import door
+from kvproof.core.offload import door, loads
 from kvproof.core.records import Record
 from kvproof.core.world import NONE, Hit, Phase, Request, Status, Step, World
 
@@ -114,21 +115,38 @@ def _allocate(world: World, action: act.Allocate) -> tuple[World, Record]:
     request = requests.find(world, action.request)
     if any(entry.request == action.request for entry in world.plan.scheduled):
         raise AlreadyScheduled(f"request {action.request} already has an amount in this plan")
+    if request.status is Status.LOADING:
+        raise LoadRunning(
+            f"request {action.request} is loading: complete its load and promote it (T30)", request=action.request
+        )
     sizes = (action.new_tokens, action.local, action.external, action.lookahead, *action.drafts)
-    if min(sizes) < 0 or action.new_tokens == 0:
+    if min(sizes) < 0 or (action.new_tokens == 0 and not action.load):
         raise NothingToAllocate(f"new tokens must be positive and no count or draft negative, got {sizes} (T16)")
+    if action.load:
+        loads.check(world.config, door.need_host(world, "Allocate with load"), action)
     hit = None
-    if request.status is Status.RUNNING:
-        _check_running(world, action)
+    if request.status is Status.RUNNING or request.loaded:
+        _check_continuing(world, request, action)
     else:
         hit = _adopted_hit(world, action)
     check_amount(world, request, action)
     lists = ((),) * len(world.config.groups) if hit is None else adopted_lists(world.config, hit, action.local)
-    wanted = allocation.wanted_tokens(
-        world.config, request, action.new_tokens, action.local, action.external, action.lookahead, action.drafts
-    )
+    wanted = allocation.wanted_tokens(world.config, request, action)
     planned, record = allocation.allocate(with_drafts(world, request, wanted), request, wanted, lists, action.full_sequence)
-    return (planned if record.admitted else evolve(planned, prefixes=world.prefixes)), record
+    if not record.admitted:
+        return evolve(planned, prefixes=world.prefixes), record
+    if request.loaded:
+        planned = evolve(planned, phase=Phase.PLAN_WAITING)
+    return (planned, record) if hit is None else _tell_connectors(planned, request, action, record)
+
+
+def _tell_connectors(world: World, request: Request, action: act.Allocate, record: Record) -> tuple[World, Record]:
+    """Count what connectors brought to an admission, and let the host tier map its load (T29, CN-3)."""
+    queries, hits = allocation.external_counts(world.config, request, action, admitted=True)
+    pairs: loads.Pairs = ()
+    if world.host is not None:
+        world, pairs = loads.after_allocation(world, world.host, requests.find(world, action.request), action)
+    return world, evolve(record, pairs=pairs, queries=queries, hits=hits)
 
 
 def with_drafts(world: World, request: Request, wanted: allocation.Wanted) -> World:
@@ -138,11 +156,21 @@ def with_drafts(world: World, request: Request, wanted: allocation.Wanted) -> Wo
     return evolve(world, prefixes=prefixes.extend(world.prefixes, request.tip, wanted.drafts)[0])
 
 
-def _check_running(world: World, action: act.Allocate) -> None:
-    if world.phase is not Phase.PLAN_RUNNING:
+def _check_continuing(world: World, request: Request, action: act.Allocate) -> None:
+    """Check that a request may go on: a running one in part 2 of the plan, one behind its load in part 3 (T0, T37.4)."""
+    if request.loaded:
+        phases.need_admission(world, "Allocate")
+        _check_rows(world)
+    elif world.phase is not Phase.PLAN_RUNNING:
         raise PhaseError("running requests are planned before waiting ones (T0 part 2)", phase=world.phase.name)
-    if action.local or action.external:
-        raise LookupMismatch(f"request {action.request} is running and adopts nothing: local and external are 0 (T16.5)")
+    if action.local or action.external or action.load:
+        raise LookupMismatch(f"request {action.request} has its blocks and adopts nothing: local and external are 0 (T16.5)")
+
+
+def _check_rows(world: World) -> None:
+    """Refuse one more running request than there are rows for. Raises TooManyRunning."""
+    if sum(1 for request in world.requests if request.status is Status.RUNNING) >= world.config.max_running:
+        raise TooManyRunning(f"{world.config.max_running} requests run already: finish or preempt one first")
 
 
 def _adopted_hit(world: World, action: act.Allocate) -> Hit:
@@ -150,8 +178,8 @@ def _adopted_hit(world: World, action: act.Allocate) -> Hit:
     hit = world.hit
     if hit is None or hit.request != action.request:
         raise LookupMissing(f"request {action.request} is not running: look it up directly before (T37)")
-    if sum(1 for request in world.requests if request.status is Status.RUNNING) >= world.config.max_running:
-        raise TooManyRunning(f"{world.config.max_running} requests run already: finish or preempt one first")
+    if not action.load:
+        _check_rows(world)
     check_divergence(hit, action)
     aligned = hit.local - hit.local % world.config.scheduler_block_size
     if action.local not in ((hit.local, aligned) if action.external else (hit.local,)):
@@ -209,6 +237,8 @@ def check_amount(world: World, request: Request, action: act.Allocate) -> None:
             num_tokens=request.num_tokens,
         )
     check_end(world, request, action, start)
+    if action.load:
+        return
     if action.new_tokens > world.config.max_chunk or not chunk_allowed(world, request, start, action.new_tokens):
         raise ChunkNotClipped(
             f"a chunk of {action.new_tokens} tokens from {start} does not end where T22 lets it end: "

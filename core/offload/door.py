@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kvproof.core import actions as act
-from kvproof.core import phases
-from kvproof.core.errors import NoHostTier
-from kvproof.core.offload import completion, counters, reset
+from kvproof.core import phases, requests
+from kvproof.core.errors import LoadRunning, LookupMismatch, NoHostTier, NothingLoaded
+from kvproof.core.offload import completion, counters, external, loads, promotion, reset, transfers
 from kvproof.core.offload.state import Host
 from kvproof.core.records import Record
-from kvproof.core.world import Phase
-
-if TYPE_CHECKING:
-    from kvproof.core.world import World
+from kvproof.core.world import Phase, Status, World
 
 
 def need_host(world: World, action: str) -> Host:
@@ -25,23 +22,36 @@ def need_host(world: World, action: str) -> Host:
 
 
 def _lookup_external(world: World, action: act.LookupExternal) -> tuple[World, Record]:
-    need_host(world, "LookupExternal")
-    raise NotImplementedError
+    host = need_host(world, "LookupExternal")
+    phases.need_admission(world, "LookupExternal")
+    request = requests.find_admissible(world, action.request)
+    if not 0 <= action.start <= request.num_tokens:
+        raise LookupMismatch(
+            f"the lookup starts behind {action.start} of {request.num_tokens} tokens: give the local hit, rounded down to S "
+            "(T14.1)",
+            start=action.start,
+            num_tokens=request.num_tokens,
+        )
+    return external.look_up(world, host, request, action.start)
 
 
 def _promote(world: World, action: act.Promote) -> tuple[World, Record]:
-    need_host(world, "Promote")
-    raise NotImplementedError
+    host = need_host(world, "Promote")
+    phases.need_admission(world, "Promote")
+    request = requests.find(world, action.request)
+    if request.status is not Status.LOADING:
+        raise NothingLoaded(f"request {action.request} is {request.status.name}: only loading ones are promoted (T30)")
+    if loads.find(host, action.request) is not None:
+        raise LoadRunning(f"the load of request {action.request} is not reported: complete it first (T30)")
+    return promotion.promote(world, request)
 
 
 def _run_store(world: World, action: act.RunStore) -> tuple[World, Record]:
-    need_host(world, "RunStore")
-    raise NotImplementedError
+    return transfers.run_store(world, need_host(world, "RunStore"), action.event), Record("RunStore")
 
 
 def _run_load(world: World, action: act.RunLoad) -> tuple[World, Record]:
-    need_host(world, "RunLoad")
-    raise NotImplementedError
+    return transfers.run_load(world, need_host(world, "RunLoad"), action.event), Record("RunLoad")
 
 
 def _complete_store(world: World, action: act.CompleteStore) -> tuple[World, Record]:
@@ -51,8 +61,9 @@ def _complete_store(world: World, action: act.CompleteStore) -> tuple[World, Rec
 
 
 def _complete_load(world: World, action: act.CompleteLoad) -> tuple[World, Record]:
-    need_host(world, "CompleteLoad")
-    raise NotImplementedError
+    host = need_host(world, "CompleteLoad")
+    phases.need(world, "CompleteLoad", Phase.IDLE)
+    return loads.complete(world, host, action)
 
 
 def _reset_host(world: World, action: act.ResetHost) -> tuple[World, Record]:

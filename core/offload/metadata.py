@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from kvproof.core.offload import choosing, handoffs, lazy, positional, tracks
+from kvproof.core.offload import choosing, handoffs, lazy, loads, positional, tracks
 from kvproof.core.offload.state import NONE, Host, Meta, Queued, Stage, Store
 from kvproof.core.records import Record
 from kvproof.core.world import Phase
@@ -83,7 +83,7 @@ def merged(chosen: tuple[Meta, ...], queued: tuple[Queued, ...]) -> tuple[Meta, 
 
 def issue_loads(world: World, host: Host) -> tuple[Host, Record]:
     """Give the waiting loads whose fence is reached one load event, in the order in which they were asked for (T36.1)."""
-    due = [load for load in host.loads if load.stage is Stage.WAITING and load.fence <= world.processed]
+    due = [load for load in host.loads if loads.may_start(world, load)]
     if not due:
         return host, Record("BuildMetadata")
     event = host.next_load

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from kvproof.core import pool as pools
-from kvproof.core.offload import counters
-from kvproof.core.offload.state import NONE, Counters, Host, Stage
+from kvproof.core.offload import counters, loads
+from kvproof.core.offload.state import NONE, Counters, Host
 from kvproof.core.records import Record
 
 if TYPE_CHECKING:
@@ -21,13 +21,12 @@ def reset(world: World, host: Host) -> tuple[World, Record]:
 
     ``done`` is False, and the keys stay, while an abandoned transfer runs.
     """
-    device, pool = drop_waiting(world.pool, drop_pins(host), host)
+    world, host = loads.at_reset(world, host)
+    device, pool = drop_queued(world.pool, drop_pins(host), host)
     host = evolve(
         host,
         pool=pool,
         pending=(),
-        loads=(),
-        abandoned_loads=host.abandoned_loads + tuple(load for load in host.loads if load.stage is not Stage.WAITING),
         stores=(),
         abandoned_stores=host.abandoned_stores + host.stores,
         queued=(),
@@ -54,13 +53,10 @@ def drop_pins(host: Host) -> Pool:
     return pool
 
 
-def drop_waiting(device: Pool, pool: Pool, host: Host) -> tuple[Pool, Pool]:
-    """Give back the references of what no worker knows of: queued finish stores and loads not built yet (T34, CP-12)."""
+def drop_queued(device: Pool, pool: Pool, host: Host) -> tuple[Pool, Pool]:
+    """Give back the references of queued finish stores, of which no worker knows (T34, CP-12)."""
     for left in host.queued:
         device, pool = pools.release(device, left.device), pools.release(pool, left.host)
-    for load in host.loads:
-        if load.stage is Stage.WAITING:
-            device, pool = pools.release(device, load.device), pools.release(pool, load.host)
     return device, pool
 
 

@@ -41,7 +41,7 @@ class PendingHit:
 
 @frozen(slots=True)
 class Load:
-    """A request's copies host to device, ``device[i]`` from ``host[i]`` (T29, T30).
+    """A request's copies host to device, ``device[i]`` from ``host[i]``, behind its first ``start`` tokens (T29, T30).
 
     ``event`` names the batch of its step, NONE while it waits. ``finished``: its request is gone, ``held`` are the tables to be
     freed at completion. A waiting load is built when ``fence`` steps are processed.
@@ -55,6 +55,7 @@ class Load:
     finished: bool = False
     held: Lists = ()
     fence: int = 0
+    start: int = 0
 
 
 @frozen(slots=True)

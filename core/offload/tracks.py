@@ -10,6 +10,7 @@ from attrs import evolve
 from kvproof.core.offload.state import Track
 
 if TYPE_CHECKING:
+    from kvproof.core.config import Config
     from kvproof.core.offload.state import Host
 
 
@@ -19,6 +20,13 @@ def find(host: Host, request: int) -> Track | None:
         if track.request == request:
             return track
     return None
+
+
+def begin(config: Config, host: Host, request: int) -> Host:
+    """Begin the record of a request with its first admission (T29); in lazy mode there are none (T33)."""
+    if config.offload is None or config.offload.mode == "lazy" or find(host, request) is not None:
+        return host
+    return evolve(host, tracks=(*host.tracks, Track(request, (0,) * len(config.groups))))
 
 
 def replace(host: Host, track: Track) -> Host:

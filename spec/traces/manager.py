@@ -121,7 +121,8 @@ def _end_step(manager: Manager, operation: Operation) -> None:
     for request, group, block, boundary in drain.handoffs:
         handoffs.setdefault(driver.name_of(request), []).append((group, block, boundary))
     copies = [(source, destination) for _, source, destination in drain.copies]
-    _result(operation, handoffs=handoffs, copies=copies, zeroed=list(drain.zeroed))
+    _result(operation, handoffs=handoffs, copies=copies)
+    _compare_zeroed(drain, operation)
     built = driver.act(act.BuildMetadata())
     _compare_transfers(driver, built, operation)
     dispatch = driver.act(act.Dispatch())
@@ -133,6 +134,15 @@ def _end_step(manager: Manager, operation: Operation) -> None:
     for part in driver.config.parts:
         driver.act(act.Execute(part))
     _outputs_inside_prompts(driver)
+
+
+def _compare_zeroed(drain: Record, operation: Operation) -> None:
+    """Compare the zero list: a manager driven directly leaves the destinations of loads on it, in the order of taking (T0 b)."""
+    if operation.result is None:
+        return
+    recorded = operation.result.zeroed
+    equal("zeroed", list(drain.zeroed), [block for block in recorded if block not in drain.destinations])
+    equal("zeroed, loaded", list(drain.destinations), [block for block in recorded if block in drain.destinations])
 
 
 def _compare_transfers(driver: Driver, built: Record, operation: Operation) -> None:
