@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 MOST_NEAR = 3
-CLOSE = 0.5
+CLOSE = 0.6
 
 
 def nearest(name: str, known: Sequence[str]) -> list[str]:
