@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from kvproof.spec.engines import scopes_host, scopes_plain, scopes_wide
-=======
 from kvproof.spec import near
-from kvproof.spec.engines import scopes_plain, scopes_wide
->>>>>>> explain
+from kvproof.spec.engines import scopes_host, scopes_plain, scopes_wide
 from kvproof.spec.engines.scope_parts import Scope
 from kvproof.spec.exits import UserError
 

@@ -10,12 +10,9 @@ from kvproof.spec.faults import (
     eagle,
     events,
     geometry,
-<<<<<<< HEAD
     host_public,
     loads,
-=======
     native,
->>>>>>> explain
     pool,
     profile,
     public,

@@ -17,12 +17,9 @@ from kvproof.spec.laws import (
     hits,
     host_pool,
     liveness,
-<<<<<<< HEAD
     loads,
     metadata,
-=======
     native,
->>>>>>> explain
     outputs,
     pool,
     requests,

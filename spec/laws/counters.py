@@ -91,13 +91,8 @@ def _issued_loads_count(moment: Moment) -> Findings:
     grown = host.load_blocks - before.load_blocks
     expected = 0
     if isinstance(moment.action, CompleteLoad):
-<<<<<<< HEAD
-        request = moment.action.request
-        load = next((load for load in (*before.loads, *before.abandoned_loads) if load.request == request), None)
-=======
         loads = ground_host.all_loads(before)
         load = next((load for load in loads if load.request == moment.action.request), None)
->>>>>>> laws
         expected = len(load.device) if load is not None and load.stage > Stage.WAITING else 0
     if grown != expected:
         return [Evidence.of("other loads count than those that completed", counted=grown, expected=expected)]
