@@ -225,16 +225,24 @@ def null_at_finish(world: World, request: Request) -> tuple[World, Request]:
 
 
 def offered_tables(config: Config, request: Request) -> tuple[tuple[int, ...], ...]:
-    """Return the tables that connectors are given at the end of a request (T32.3).
-
-    Attention tables up to the computed tokens, counted in blocks of one rank; the others whole.
+    """Return the tables that connectors are given at the end of a request (T32.3): attention cut to the computed tokens, the
+    others whole.
     """
     return tuple(
-        state.table[: geometry.ceil_div(request.computed, config.groups[group].block_size)]
+        state.table[: geometry.ceil_div(request.computed, offered_unit(config, group))]
         if group in config.positional
         else state.table
         for group, state in enumerate(request.groups)
     )
+
+
+def offered_unit(config: Config, group: int) -> int:
+    """Return the tokens for which one entry of an attention table is offered: its own (T32.3, DS-1).
+
+    A profile counts in blocks of one rank, so that entries behind the computed tokens are offered, too (3.1, field
+    ``offered_blocks``).
+    """
+    return config.groups[group].block_size if config.profile.offered_blocks == "rank_block" else config.sizes[group]
 
 
 def producer_tails(request: Request) -> tuple[tuple[int, int, int], ...]:

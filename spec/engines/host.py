@@ -192,9 +192,12 @@ def behind_load(config: Config, request: Request, limits: Limits) -> list[Action
 
 
 def loading(world: World, hit: Hit, limits: Limits) -> list[Action]:
-    """Return the admissions of the looked-up request that load its pinned hit, whole or, if that is a hit too, less (T29)."""
+    """Return the admissions of the looked-up request that load its pinned hit, whole or, if that is a hit too, less (T29).
+
+    A hit that is pinned behind the whole local one is offered, too; where that is misaligned, nothing may be pinned (CP-6).
+    """
     pin = pinned(world, hit.request)
-    if pin is None or pin.start != aligned(world.config, hit):
+    if pin is None or pin.start not in (aligned(world.config, hit), hit.local):
         return []
     return [
         act.Allocate(hit.request, 0, local=pin.start, external=external, full_sequence=gate, load=True)

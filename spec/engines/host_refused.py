@@ -71,7 +71,8 @@ def _bad_store_reports(world: World) -> list[Attempt]:
     found: list[Attempt] = []
     for store in host.stores(world):
         left = workers - store.acks
-        found += [(act.CompleteStore(store.event, count), (errors.NegativeNumber,)) for count in (0, -1, left + 1)]
+        found += [(act.CompleteStore(store.event, count), (errors.NegativeNumber,)) for count in (0, -1)]
+        found.append((act.CompleteStore(store.event, left + 1), (errors.TransferOrder,)))
         if store.stage is not Stage.COPIED:
             found.append((act.CompleteStore(store.event, left), (errors.TransferOrder,)))
         if store.stage < Stage.SUBMITTED:
@@ -126,7 +127,7 @@ def _bad_planning(world: World) -> list[Attempt]:
         elif world.hit is not None and world.hit.request == number and not request.loaded:
             found += _bad_loads(world, world.hit)
         elif not request.loaded and request.status is not Status.RUNNING:
-            missing = (errors.LookupMissing,)
+            missing = (errors.LookupMissing, errors.LoadMismatch)
             found.append((act.Allocate(number, 0, external=world.config.alignment, load=True), missing))
     return found
 
@@ -143,7 +144,7 @@ def _bad_lookups(world: World, request: Request, late: tuple[type[Refusal], ...]
     if flight.owes_output(request):
         return [(act.LookupExternal(number, 0), (errors.StaleOutput,))]
     beyond = request.num_tokens + world.config.scheduler_block_size
-    wrong = (errors.BeyondKnownTokens, errors.NegativeNumber, errors.NothingToAllocate)
+    wrong = (errors.LookupMismatch,)
     return [(act.LookupExternal(number, start), wrong) for start in (-1, beyond)]
 
 
@@ -155,7 +156,10 @@ def _bad_loads(world: World, hit: Hit) -> list[Attempt]:
     if pin is None or pin.start != start:
         return [(act.Allocate(number, 0, local=start, external=unit, load=True), (errors.LoadMismatch, errors.ShortExternal))]
     tail = hit.local - start
-    short = (errors.LoadMismatch, errors.ShortExternal)
+    short = (
+        errors.ShortExternal,
+        errors.LoadMismatch,
+    )  # the rarer one first: a part of a hit is asked for whenever there is one
     found: list[Attempt] = [
         (act.Allocate(number, 0, local=start, external=pin.length + unit, load=True), (errors.LoadMismatch,)),
         (act.Allocate(number, 1, local=start, external=pin.length, load=True), (errors.LoadMismatch, errors.NothingToAllocate)),

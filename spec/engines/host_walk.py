@@ -81,7 +81,8 @@ def draw_habits(random: Random) -> HostHabits:
 class HostWalker:
     """Draws the host's actions for a world.
 
-    ``asked`` is the request that was asked for at the host since it was looked up. ``stored`` tells that a store was completed
+    ``asked`` is the request that was asked for at the host since it was looked up, ``short`` tells that a chunk behind a load
+    did not fit in the open plan. ``stored`` tells that a store was completed
     since the device's keys were evicted last, ``resend`` that they were and nothing was submitted since.
     """
 
@@ -90,6 +91,7 @@ class HostWalker:
     random: Random
     habits: HostHabits
     asked: int | None = None
+    short: bool = False
     stored: bool = False
     resend: bool = False
 
@@ -110,8 +112,12 @@ class HostWalker:
     def observe(self, moment: Moment) -> None:
         """Remember who was looked up, who was asked for, and that a prompt was submitted."""
         action = moment.action
-        if isinstance(action, act.Lookup | act.BeginStep):
+        if isinstance(action, act.BeginStep):
+            self.asked, self.short = None, False
+        elif isinstance(action, act.Lookup):
             self.asked = None
+        elif isinstance(action, act.Allocate) and moment.record is not None and not moment.record.admitted:
+            self.short = True
         elif isinstance(action, act.LookupExternal):
             self.asked = action.request
         elif isinstance(action, act.Submit):
@@ -196,7 +202,7 @@ class HostWalker:
             if action is not None:
                 return action
         behind = [request for request in world.requests if request.loaded]
-        if behind and lists.rows_left(world) and self.chance(0.8):
+        if behind and not self.short and lists.rows_left(world) and self.chance(0.8):
             return self._behind(behind[self.random.randrange(len(behind))])
         waiting = lists.waiting(world)
         if waiting and self.chance(self.habits.stray):

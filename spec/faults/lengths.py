@@ -103,6 +103,7 @@ LENGTHS: dict[str, int] = {
     "M-MAM-8": 12,
     "M-DEF-1": 14,
     "M-RET-1": 21,
+    "M-GEO-7": 8,
     "M-HIT-6": 6,
     "M-HIT-7": 21,
     "M-DIV-4": 7,

@@ -102,6 +102,14 @@ FAULTS: tuple[Fault, ...] = (
         scopes=("fa4-w4-one",),
     ),
     Fault(
+        "M-GEO-7",
+        "the tables that connectors are given at the end of a request are cut in blocks of one rank",
+        "docs/findings/offered-tables.md",
+        ("DS-9",),
+        profile=("offered_blocks", "rank_block"),
+        scopes=("fa2-m4-st2-n4", "many-n2"),
+    ),
+    Fault(
         "M-HIT-7",
         "a class that drops lowers the candidate, and what others matched behind the old one counts as matched behind it",
         "walks (C-16)",

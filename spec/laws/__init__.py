@@ -11,6 +11,7 @@ from kvproof.spec.laws import (
     copies,
     counters,
     demand,
+    draining,
     equivalences,
     events,
     handoffs,
@@ -86,6 +87,7 @@ ALL: tuple[Law, ...] = _in_order(
         *counters.LAWS,
         *outputs.LAWS,
         *liveness.LAWS,
+        *draining.LAWS,
         *requests.LAWS,
         *events.LAWS,
     )

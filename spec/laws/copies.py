@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kvproof.core.actions import Allocate, Drain, Execute, Lookup, Preempt, Withdraw
 from kvproof.core.records import Record
 from kvproof.core.world import Scheduled, Step, World
-from kvproof.spec import ground
+from kvproof.spec import ground, ground_host
 from kvproof.spec.laws.base import WRONG_CONTENT, Evidence, Findings, Law, Moment
 
 
@@ -140,7 +140,7 @@ def _waits_for(world: World, step: Step, other: int, place: tuple[int, int, int]
 
 def _loads_behind(world: World, other: int, stop: int, node: int) -> bool:
     """Tell whether another holder loads behind local tokens that end at ``stop`` or later, what is written among them (T29)."""
-    request, loads = ground.request_of(world, other), () if world.host is None else world.host.loads
+    request, loads = ground.request_of(world, other), () if world.host is None else ground_host.all_loads(world.host)
     path = [] if request is None else ground.lineage(world.prefixes, request.tip)
     return any(load.request == other and stop <= load.start and node in path[: stop + 1] for load in loads)
 

@@ -95,7 +95,8 @@ LAWS: tuple[Law, ...] = (
         sentence="On one rank the sharded flag decides nothing, and N ranks with attention blocks of bs decide like one "
         "rank with bs*N where the gate gives the same answer.",
         source="#50493",
-        faults=("M-GATE-1", "M-GEO-5", "M-PUB-36"),
+        faults=("M-GATE-1", "M-GEO-5", "M-PUB-36", "M-GEO-7"),
         check_run=_ranks_are_block_size,
+        bent_by=(("offered_blocks", "rank_block"),),
     ),
 )

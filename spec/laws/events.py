@@ -1,9 +1,9 @@
 """Laws of the event streams of the device and of the host: family EV (semantics 3.7, 5.15).
 
-Each tier is judged by its own key map. The truth comes from that map before and after an action, entry by entry, and from walking prefixes. An entry (node,
-group, seq, block) that stands in both maps was there all the time: whatever registers a key again gives it a new ``seq``.
-Only a roll-back (T39) gives entries back as they were; there a block that has a key before and after counts as having
-kept it.
+Each tier is judged by its own key map. The truth comes from that map before and after an action, entry by entry, and from
+walking prefixes. An entry (node, group, seq, block) that stands in both maps was there all the time: whatever registers a
+key again gives it a new ``seq``. Only a roll-back (T39) gives entries back as they were; there a block that has a key before
+and after counts as having kept it.
 """
 
 from __future__ import annotations
@@ -369,17 +369,18 @@ LAWS: tuple[Law, ...] = (
         source="vLLM 0.33.0",
         faults=("M-EVT-1", "M-META-4"),
         check=_by_tier(_names_its_tokens),
+        bent_by=(("positional_ids", "accumulated"),),
     ),
     Law(
         id="EV-2",
         mark="D",
         sentence="The payload of a full entry has the tokens of one table entry, that of a partial one those since the entry's "
-        "start (attention on the device) or those of a hash block; the device's events always carry one, the host's where it was "
-        "captured.",
+        "start (attention on the device) or those of a hash block; the device's events always carry one, the host's where "
+        "it was captured.",
         source="vLLM 0.33.0, #49962",
         faults=("M-EVT-1", "M-PUB-8"),
         check=_by_tier(_sized_by_its_entry),
-        bent_by=(("partial_parent", "hash"),),
+        bent_by=(("partial_parent", "hash"), ("positional_ids", "accumulated")),
     ),
     Law(
         id="EV-3",
@@ -390,7 +391,7 @@ LAWS: tuple[Law, ...] = (
         faults=("M-EVT-3", "M-PUB-156"),
         check=_by_tier(_parent_before_the_payload),
         check_run=_parent_announced_before,
-        bent_by=(("partial_parent", "hash"),),
+        bent_by=(("partial_parent", "hash"), ("positional_ids", "accumulated")),
     ),
     Law(
         id="EV-4",

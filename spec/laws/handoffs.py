@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kvproof.core.actions import Allocate, BeginStep, Dispatch, Drain, Finish, Output, Preempt, Withdraw
+from kvproof.core.actions import Allocate, BeginStep, Dispatch, Drain, Finish, Output, Preempt, Promote, Withdraw
 from kvproof.core.pool import NO_KEY, NULL_BLOCK
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
@@ -19,7 +19,7 @@ def _published_state_is_keyed(moment: Moment) -> Findings:
     found = []
     if after[: len(before)] != before:
         found.append(Evidence.of("a caching call loses or changes handoffs that wait", waited=before, waiting=after))
-    if isinstance(moment.action, Allocate | Output):
+    if isinstance(moment.action, Allocate | Output | Promote):
         others = tuple(handoff for handoff in after[len(before) :] if handoff[0] != moment.action.request)
         if others:
             found.append(Evidence.of("a caching call publishes for another request", handoffs=others))
@@ -93,7 +93,7 @@ LAWS: tuple[Law, ...] = (
         sentence="A published handoff names a block that is keyed at publication, for exactly the published boundary.",
         source="vLLM 0.33.0",
         faults=("M-HO-1", "M-HO-6", "M-HASH-2"),
-        on=(Allocate, Output),
+        on=(Allocate, Output, Promote),
         check=_published_state_is_keyed,
         bent_by=(("publish_unkeyed", "yes"),),
     ),

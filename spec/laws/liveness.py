@@ -77,15 +77,6 @@ def is_made_now(world: World, group: int, node: int) -> bool:
     return bool(changed & holders) or any(of == group and destination in holders for of, _, destination in world.plan.copies)
 
 
-def is_promoted_now(world: World, group: int, node: int) -> bool:
-    """Tell whether a request that considers its completed load in this plan registers the key: it counts as one of the plan's
-    (T10.3, T30), and whoever adopts the state is admissible in the next one.
-    """
-    behind = {request.request for request in world.requests if request.loaded}
-    behind |= {entry.request for entry in world.plan.scheduled if entry.loaded}
-    return any((node, group, number) in world.plan.cached for number in behind)
-
-
 def source_made_now(world: World, hit: Hit, local: int) -> bool:
     """Tell whether the open plan writes, below the hit, an attention block that the hit ends in: by a chunk, a load or a
     copy. What the block holds until then may be bytes left over from an earlier use, whatever they are (COW-4).
@@ -122,8 +113,7 @@ def _admitted_when_it_fits(moment: Moment) -> Findings:
     states = [(group, block) for group, block in states if block != NULL_BLOCK]
     node = naive_hits.node_at(world.prefixes, request.tip, action.local)
     if not states or not all(
-        is_there(world, group, block, node) and not is_made_now(world, group, node) and not is_promoted_now(world, group, node)
-        for group, block in states
+        is_there(world, group, block, node) and not is_made_now(world, group, node) for group, block in states
     ):
         return None
     if source_made_now(world, hit, action.local):
@@ -397,9 +387,10 @@ LAWS: tuple[Law, ...] = (
         sentence="An admission is not put off if blocks suffice and the recurrent state that it adopts was computed in an "
         "earlier step.",
         source="#29387",
-        faults=("M-LV-1",),
+        faults=("M-LV-1", "M-LOAD-8"),
         on=(Allocate,),
         check=_admitted_when_it_fits,
+        bent_by=(("loaded_keys", "this_step"),),
     ),
     Law(
         id="LV-8",

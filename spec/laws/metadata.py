@@ -132,7 +132,7 @@ def _nothing_said_of_states(moment: Moment) -> Findings:
 
 
 def _state_events_from_handoffs(moment: Moment) -> Findings:
-    """IP-5: events of Mamba-align groups come from handoffs: the scan describes no state, and a state's event has no payload."""
+    """IP-5: events of Mamba-align groups come from handoffs: the scan describes no state, a state's event has no payload."""
     world, record = moment.before, moment.record
     snapshots = set(ground.snapshot_groups(world.config))
     if record is None or world.host is None or not world.config.events or not snapshots:
@@ -178,11 +178,13 @@ LAWS: tuple[Law, ...] = (
         faults=("M-META-2",),
         on=(BuildMetadata, Finish),
         check=_describes_its_block,
+        bent_by=(("positional_ids", "accumulated"),),
     ),
     Law(
         id="IP-3",
         mark="S",
-        sentence="Queued stores of finished requests are index-parallel and join the next step's event unchanged, behind its own.",
+        sentence="Queued stores of finished requests are index-parallel and join the next step's event unchanged, behind its "
+        "own.",
         source="#54736",
         faults=("M-META-3",),
         on=(BuildMetadata, Finish),
@@ -205,5 +207,6 @@ LAWS: tuple[Law, ...] = (
         faults=("M-STAB-1",),
         on=(BuildMetadata, Finish, CompleteStore),
         check=_state_events_from_handoffs,
+        bent_by=(("positional_ids", "accumulated"),),
     ),
 )

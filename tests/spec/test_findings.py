@@ -225,3 +225,26 @@ def test_the_second_attention_class_is_asked_up_to_the_full_limit() -> None:
         assert moment.record is not None
         hits[rule] = (moment.record.local, broken)
     assert hits == {"full": (4, set()), "current": (0, {"HB-15"})}
+
+
+@pytest.mark.parametrize("rule", ["entry", "rank_block"])
+def test_connectors_are_offered_what_holds_computed_tokens(rule: str) -> None:
+    """Finding offered-tables: on two ranks an entry behind the computed tokens is offered, too (DS-9)."""
+    config = configure(
+        (Group("full_attention", 2),),
+        dcp_size=2,
+        num_blocks=12,
+        connectors=(False,),
+        profile=evolve(SOUND, offered_blocks=rule),
+    )
+    actions = [act.Submit(0, (0,) * 4), act.BeginStep(), act.Lookup(0), act.Allocate(0, 4, lookahead=1), *macros.CLOSE]
+    *_, last = twins.moments(config, [*actions, act.Finish(0)])
+    assert last.record is not None
+    law = next(law for law in laws.ALL if law.id == "DS-9")
+    assert law.check_run is not None
+    found = law.check_run(config, [*actions, act.Finish(0)])
+    if rule == "entry":
+        assert (last.record.offered, found) == (((1,),), [])
+    else:
+        assert last.record.offered == ((1, 2),)
+        assert found

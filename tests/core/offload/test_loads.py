@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from kvproof.core import actions as act
 from kvproof.core import errors
-from kvproof.core.config import Group, Offload
+from kvproof.core.config import SOUND, Group, Offload, Profile
 from kvproof.core.contents import GARBAGE
 from kvproof.core.offload import loads
 from kvproof.core.offload.state import NONE, Stage
@@ -419,3 +420,17 @@ def test_a_reset_lets_the_requests_of_waiting_loads_start_again() -> None:
     driver.do(act.ResetHost(), act.Finish(1))
     assert driver.arrive(1).freed
     assert sum(driver.world.pool.ref) == 0
+
+
+@pytest.mark.parametrize(("profile", "admitted"), [(SOUND, True), (evolve(SOUND, loaded_keys="this_step"), False)])
+def test_a_promoted_state_can_be_adopted_in_the_same_plan(profile: Profile, admitted: bool) -> None:
+    """C-59: what a promotion registers is loaded, so a second request need not wait a step; in the release it does."""
+    driver = stored(profile=profile, num_blocks=24)
+    driver.submit(1, 50)
+    driver.submit(2, 50)
+    driver.load(1)
+    driver.arrive(1)
+    driver.do(act.BeginStep())
+    driver.promote(1)
+    assert driver.do(act.Lookup(2)).local == 48
+    assert driver.do(act.Allocate(2, 2, 48)).admitted is admitted
