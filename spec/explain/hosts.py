@@ -61,10 +61,10 @@ class HostAnswer:
 
 def explain(answer: Answer) -> HostAnswer | None:
     """Return the answer about the host tier of an answered question, None without one. Raises Disagreement."""
-    run = answer.run
-    if run is None or run.host is None or answer.config.offload is None:
+    run, config, offload = answer.run, answer.config, answer.config.offload
+    if run is None or run.host is None or offload is None:
         return None
-    config, seen = answer.config, view(run)
+    seen = view(run)
     facts = facts_of(config, run, run.host)
     names = model.group_names(answer.deployment)
     labels = {members: answers.class_name(names, members) for members in classes(config)}
@@ -72,7 +72,7 @@ def explain(answer: Answer) -> HostAnswer | None:
     own = {key for key in facts.keyed if key[0] in set(seen.nodes)}
     return HostAnswer(
         mode=facts.mode,
-        blocks=config.offload.num_blocks,
+        blocks=offload.num_blocks,
         alignment=naive.common_multiple(seen.spans) if facts.mode == "lazy" else config.alignment,
         target=facts.target if facts.mode == "lazy" else 0,
         stored=run.host.stored,
