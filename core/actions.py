@@ -43,6 +43,7 @@ class Allocate:
     ``external`` the tokens a connector supplies synchronously behind it, ``lookahead`` extra slots. ``drafts`` are the draft
     tokens that the last of the new tokens are (T36). ``full_sequence`` asks the admission gate of T16.2 first. ``load``: the
     external tokens come from the host tier, asynchronously, and nothing is computed yet: ``new_tokens`` is 0 (T20, T29).
+    ``reserved`` blocks must stay free (T16.4).
     """
 
     request: int
@@ -53,6 +54,7 @@ class Allocate:
     drafts: tuple[int, ...] = ()
     full_sequence: bool = False
     load: bool = False
+    reserved: int = 0
 
 
 @frozen(slots=True)

@@ -72,11 +72,13 @@ def unsettled_drafts(request: Request) -> int:
     return max(request.placeholders - 1, 0)
 
 
-def allocate(world: World, request: Request, wanted: Wanted, lists: Lists, full_sequence: bool = False) -> tuple[World, Record]:
+def allocate(
+    world: World, request: Request, wanted: Wanted, lists: Lists, full_sequence: bool = False, reserved: int = 0
+) -> tuple[World, Record]:
     """Allocate for a legal call: refused without effect but nulling, or admitted and registered (T16.2 to T16.7).
 
     ``lists`` are the adopted block lists per group (empty for a running request); ``full_sequence`` asks the admission gate
-    first. Raises ContractBroken or PoolExhausted only if the demand was wrong.
+    first, ``reserved`` blocks must stay free. Raises ContractBroken or PoolExhausted only if the demand was wrong.
     """
     config = world.config
     work = work_on(world, request, registrable_nodes(world, request, wanted))
@@ -88,7 +90,7 @@ def allocate(world: World, request: Request, wanted: Wanted, lists: Lists, full_
     need = total_demand(world, work, states, lists, wanted)
     keep_reservations(work, states)
     free = len(work.pool.free)
-    if need > free:
+    if not fits(need, free, reserved):
         return refused(world, request, work, states, lists), Record("Allocate", admitted=False, demand=need, free_before=free)
     external: Lists = ((),) * len(states)
     if adopts(wanted, lists):
@@ -112,6 +114,11 @@ def allocate(world: World, request: Request, wanted: Wanted, lists: Lists, full_
         relocated=tuple(work.relocated),
         adopted=tuple(work.adopted),
     )
+
+
+def fits(need: int, free: int, reserved: int) -> bool:
+    """Tell whether a demand fits into the free blocks with ``reserved`` of them left for others (T16.4)."""
+    return need + reserved <= free
 
 
 def work_on(world: World, request: Request, nodes: list[int]) -> Work:
@@ -333,9 +340,10 @@ def share(request: Request, wanted: Wanted) -> Scheduled:
 def external_counts(config: Config, request: Request, action: Allocate, admitted: bool) -> tuple[int, int]:
     """Return the external queries and hits of a first allocation, in tokens, counted when it is admitted (CN-3, M-CNT-4).
 
-    What was not hit locally was asked for; only the tokens accepted behind the local ones were hit.
+    What was not hit locally was asked for; only the tokens accepted behind the local ones were hit. Behind a load nothing is
+    looked up anew.
     """
-    if not admitted or not config.children:
+    if not admitted or not config.children or request.loaded:
         return 0, 0
     return request.num_tokens - action.local, action.external
 

@@ -56,6 +56,7 @@ class Config:
     caching: bool
     max_running: int
     max_chunk: int
+    long_prefill: int | None
     clip_block_size: int
     append_expansion: int
     connectors: tuple[bool, ...]
@@ -100,6 +101,7 @@ def _check_counts(given: dict[str, Any]) -> None:
         grouping.positive(name, value, limit)
     for name, optional in (
         ("max_chunk", given["max_chunk"]),
+        ("long_prefill", given["long_prefill"]),
         ("clip_block_size", given["clip_block_size"]),
         ("checkpoint_alignment", given["checkpoint_alignment"]),
     ):
@@ -134,6 +136,7 @@ class Settings(TypedDict, total=False):
     caching: bool
     max_running: int
     max_chunk: int | None
+    long_prefill: int | None
     clip_block_size: int | None
     append_expansion: int
     connectors: tuple[bool, ...]
@@ -159,6 +162,7 @@ DEFAULTS: Settings = {
     "caching": True,
     "max_running": 8,
     "max_chunk": None,
+    "long_prefill": None,
     "clip_block_size": None,
     "append_expansion": 1,
     "connectors": (),
@@ -234,7 +238,8 @@ def configure(groups: tuple[Group, ...], **settings: Unpack[Settings]) -> Config
     """Resolve a configuration (sections 2 and 3.1); what is not given has the value of ``DEFAULTS``.
 
     Sizes are in tokens, ``num_blocks`` counts the null block, ``retention`` is None (dense), 0 (sparse) or a positive
-    multiple of S. ``connectors`` lists each connector's ``supports_divergent_local_hybrid_hits``. ``use_eagle`` turns the
+    multiple of S. ``max_chunk`` are the most tokens of a step, ``long_prefill`` those of a prefill chunk while other requests wait
+    or run (T22.3). ``connectors`` lists each connector's ``supports_divergent_local_hybrid_hits``. ``use_eagle`` turns the
     EAGLE drop on (T35), ``num_draft_tokens`` are the most drafts of a step (T36), ``shared_prefix_checkpoint`` asks for
     snapshots at junctions (T10.2b), ``checkpoint_alignment`` is that of a backend which exports internal checkpoints (T38),
     ``defer_block_free`` holds freed blocks back while a step is in flight (T3), ``async_outputs`` plans with placeholders

@@ -62,16 +62,16 @@ def event(config: Config, prefixes: Prefixes, note: Note, medium: str) -> Event:
     boundary = prefixes.depth[node]
     if what == pools.COPIED and not note[4]:
         return Event("stored", medium, group, node, boundary, size=note[3])
-    size = note[4] if what == pools.COPIED else payload_size(config, group, what, boundary)
-    above = parent_boundary(config, group, boundary, size)
+    size, end = (note[4], note[5]) if what == pools.COPIED else (payload_size(config, group, what, boundary), node)
+    above = parent_boundary(config, group, prefixes.depth[end], size)
     return Event(
         "stored",
         medium,
         group,
         node,
         boundary,
-        paths.ancestor(prefixes, node, above) if above else -1,
-        payload(prefixes, node, boundary, size),
+        paths.ancestor(prefixes, end, above) if above else -1,
+        payload(prefixes, end, prefixes.depth[end], size),
         size,
     )
 

@@ -24,7 +24,8 @@ CLEARED, LOST, LEFT, FULL, PARTIAL, RESTORED, COPIED = range(7)
 """What a note says: every key is gone (T5); a key lost its last block, or one of several; a key was registered as a full
 entry (T7), as a partial one (T8), given back to its block (T39), or registered when a store was complete (T28)."""
 Note = tuple[int, ...]
-"""(what, node, group); of CLEARED only the first counts, COPIED adds the tokens announced and those of the payload."""
+"""(what, node, group); of CLEARED only the first counts, COPIED adds the tokens announced, those of the payload
+and the node where the payload ends."""
 
 
 @frozen(slots=True)

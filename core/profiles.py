@@ -30,8 +30,11 @@ class Profile:
     lagging_groups: Literal["recurrent", "any"] = "recurrent"
     void_drops: Literal["any_lowering", "without_drop"] = "any_lowering"
     checkpoint_column: Literal["own", "row"] = "own"
+    padded_admission: Literal["same_block", "any"] = "same_block"
+    loaded_keys: Literal["ready", "this_step"] = "ready"
     positional_ids: Literal["table", "accumulated"] = "table"
     finish_tail: Literal["registered", "prompt"] = "registered"
+    finish_tail_groups: Literal["every", "first"] = "every"
     prompt_tail: Literal["P-1", "P"] = "P-1"
     partial_key_after_promotion: Literal["readd", "drop"] = "readd"
     zero_recurrent: Literal["no", "yes"] = "no"
@@ -56,8 +59,11 @@ VLLM_0_33_0 = Profile(
     lagging_groups="any",
     void_drops="without_drop",
     checkpoint_column="row",
+    padded_admission="any",
+    loaded_keys="this_step",
     positional_ids="accumulated",
     finish_tail="prompt",
+    finish_tail_groups="first",
 )
 PROFILES: tuple[Profile, ...] = (SOUND, VLLM_0_33_0)
 

@@ -119,7 +119,7 @@ def _allocate(world: World, action: act.Allocate) -> tuple[World, Record]:
         raise LoadRunning(
             f"request {action.request} is loading: complete its load and promote it (T30)", request=action.request
         )
-    sizes = (action.new_tokens, action.local, action.external, action.lookahead, *action.drafts)
+    sizes = (action.new_tokens, action.local, action.external, action.lookahead, action.reserved, *action.drafts)
     if min(sizes) < 0 or (action.new_tokens == 0 and not action.load):
         raise NothingToAllocate(f"new tokens must be positive and no count or draft negative, got {sizes} (T16)")
     if action.load:
@@ -132,12 +132,16 @@ def _allocate(world: World, action: act.Allocate) -> tuple[World, Record]:
     check_amount(world, request, action)
     lists = ((),) * len(world.config.groups) if hit is None else adopted_lists(world.config, hit, action.local)
     wanted = allocation.wanted_tokens(world.config, request, action)
-    planned, record = allocation.allocate(with_drafts(world, request, wanted), request, wanted, lists, action.full_sequence)
+    planned, record = allocation.allocate(
+        with_drafts(world, request, wanted), request, wanted, lists, action.full_sequence, action.reserved
+    )
     if not record.admitted:
         return evolve(planned, prefixes=world.prefixes), record
     if request.loaded:
         planned = evolve(planned, phase=Phase.PLAN_WAITING)
-    return (planned, record) if hit is None else _tell_connectors(planned, request, action, record)
+    if hit is None and not request.loaded:
+        return planned, record
+    return _tell_connectors(planned, request, action, record)
 
 
 def _tell_connectors(world: World, request: Request, action: act.Allocate, record: Record) -> tuple[World, Record]:
@@ -239,7 +243,8 @@ def check_amount(world: World, request: Request, action: act.Allocate) -> None:
     check_end(world, request, action, start)
     if action.load:
         return
-    if action.new_tokens > world.config.max_chunk or not chunk_allowed(world, request, start, action.new_tokens):
+    clipped = action.new_tokens - len(action.drafts)  # drafts are no part of a prefill
+    if action.new_tokens > world.config.max_chunk or not chunk_allowed(world, request, start, clipped):
         raise ChunkNotClipped(
             f"a chunk of {action.new_tokens} tokens from {start} does not end where T22 lets it end: "
             f"{clip(world, request, start, min(action.new_tokens, world.config.max_chunk))} tokens would",
@@ -283,10 +288,10 @@ def check_end(world: World, request: Request, action: act.Allocate, start: int) 
             new_tokens=action.new_tokens,
             drafts=count,
         )
-    if count and world.config.snapshots and (request.status is not Status.RUNNING or action.new_tokens - count > 1):
+    if count and not state_before_drafts(world.config, request, start, action.new_tokens, count):
         raise MisplacedDrafts(
-            f"{count} drafts end a chunk of {action.new_tokens} tokens: with Mamba-align groups they follow one token of a "
-            "running request, or the state before rejected drafts would have no column (3.6)",
+            f"{count} drafts end a chunk of {action.new_tokens} tokens: with Mamba-align groups they follow one token, and at "
+            "an admission they end in its block, or the state before rejected drafts would have no column (3.6)",
             new_tokens=action.new_tokens,
             drafts=count,
         )
@@ -296,6 +301,21 @@ def check_end(world: World, request: Request, action: act.Allocate, start: int) 
             "or finish the request",
             end=end,
         )
+
+
+def state_before_drafts(config: Config, request: Request, start: int, amount: int, drafts: int) -> bool:
+    """Tell whether the state before the drafts of a chunk has a column of its own in every Mamba-align group (3.6, C-58).
+
+    It has behind one token of a running request. An admission leaves nulls before its running column, which is that of the
+    last draft: if the drafts end in a later block, a next chunk without drafts would fall back into a null column. Under
+    ``padded_admission = any`` nobody asks.
+    """
+    if amount - drafts > 1:
+        return not config.snapshots
+    if request.status is Status.RUNNING or config.profile.padded_admission == "any":
+        return True
+    sizes = (config.groups[group].block_size for group in config.snapshots)
+    return all(worker.column_of(start + 1, size) == worker.column_of(start + amount, size) for size in sizes)
 
 
 def chunk_allowed(world: World, request: Request, start: int, amount: int) -> bool:
@@ -315,6 +335,11 @@ def chunk_allowed(world: World, request: Request, start: int, amount: int) -> bo
     )
 
 
+def largest_prefill(config: Config) -> int:
+    """Return the largest chunk of a prefill that shares its steps: the step's tokens, or the limit of long prefills (T22.3)."""
+    return config.max_chunk if config.long_prefill is None else min(config.max_chunk, config.long_prefill)
+
+
 def clip(world: World, request: Request, start: int, wanted: int) -> int:
     """Return the tokens a chunk of ``wanted`` tokens from ``start`` is clipped to (T22)."""
     config = world.config
@@ -328,7 +353,7 @@ def clip(world: World, request: Request, start: int, wanted: int) -> int:
         hash_block=config.hash_block_size,
         fine=retention.clips_fine(config.fine_grained, config.hash_block_size, config.scheduler_block_size),
         junction=request.junction,
-        max_chunk=config.max_chunk,
+        max_chunk=largest_prefill(config),
         eagle=any(config.eagle),
         internal_checkpoint=config.checkpoint_alignment is not None,
         alignment=config.alignment,
@@ -351,8 +376,6 @@ def _running(world: World, action: str, request: int, *legal: Phase) -> Request:
 
 def _preempt(world: World, action: act.Preempt) -> tuple[World, Record]:
     request = _running(world, "Preempt", action.request, Phase.PLAN_RUNNING, Phase.IDLE)
-    if world.phase is Phase.IDLE and request.in_flight:
-        raise StatusError(f"a step of request {action.request} is not processed yet: process its output first (T31)")
     if any(entry.request == action.request for entry in world.plan.scheduled):
         raise AlreadyScheduled(f"request {action.request} has an amount in this plan: withdraw it (T39)")
     _check_victim(world, request)

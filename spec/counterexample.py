@@ -66,6 +66,7 @@ class Settings:
     max_steps_in_flight: int = 1
     async_outputs: bool = False
     events: bool = False
+    long_prefill: int | None = None
 
     def config(self, profile: Profile) -> Config:
         """Resolve the configuration. Raises ConfigError."""

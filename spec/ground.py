@@ -259,6 +259,19 @@ def request_of(world: World, request: int) -> Request | None:
     return None
 
 
+def is_admitted(request: Request) -> bool:
+    """Tell whether a request holds blocks from an admission: it runs, is loading, or goes on behind a load (T30, T37)."""
+    return request.loaded or request.status in (Status.RUNNING, Status.LOADING)
+
+
+def hit_of(world: World, request: Request) -> Hit | None:
+    """Return the lookup result that an admission of this request adopts, None where it was not the one looked up, or has its
+    blocks already.
+    """
+    hit = world.hit
+    return None if hit is None or hit.request != request.request or is_admitted(request) else hit
+
+
 def changed_requests(before: World, after: World) -> Iterator[tuple[Request, Request]]:
     """Yield the requests that live before and after and are not the same value."""
     if before.requests is after.requests:
@@ -307,9 +320,13 @@ def held_back(world: World) -> Iterator[tuple[int, int]]:
 def references(world: World) -> list[int]:
     """Count the references every block should have (PC-3).
 
-    Table entries, both ends of copies that are not drained yet, and what deferred frees hold.
+    Table entries, both ends of copies that are not drained yet, what deferred frees hold, and what the host side pins:
+    sources of stores, destinations of loads, and tables kept for a load.
     """
     count = [0] * world.config.num_blocks
+    for block in host_side_pins(world):
+        if 0 < block < len(count):
+            count[block] += 1
     for request in world.requests:
         for state in request.groups:
             for block in state.table:
@@ -322,6 +339,19 @@ def references(world: World) -> list[int]:
     for _, block in held_back(world):
         count[block] += 1
     return count
+
+
+def host_side_pins(world: World) -> Iterator[int]:
+    """Yield the device block of every reference that the host side holds: stores and loads, queued and abandoned ones too."""
+    host = world.host
+    if host is None:
+        return
+    for store in (*host.stores, *host.abandoned_stores, *host.queued):
+        yield from store.device
+    for load in (*host.loads, *host.abandoned_loads):
+        yield from load.device
+        for table in load.held:
+            yield from table
 
 
 def parts(config: Config) -> tuple[str, ...]:
@@ -365,7 +395,7 @@ def consumers(world: World, step: Step) -> Iterator[tuple[Scheduled, int, int]]:
     """Yield (entry, group, column) where an admission of this step resumed inside an entry: a copy is owed there."""
     config = world.config
     for entry in step.scheduled:
-        if entry.fresh and entry.loaded_from > 0:
+        if entry.fresh and not entry.loaded and entry.loaded_from > 0:
             for group, spec in enumerate(config.groups):
                 size = span(config, group)
                 if spec.prefix_cacheable and entry.loaded_from % size:
@@ -389,6 +419,21 @@ def states_written(spec: Group, entry: Scheduled) -> list[tuple[int, int]]:
     if entry.drafts and sure % size == 0 and sure > entry.start:
         written.append((sure // size - 1, sure))
     return written
+
+
+def used_blocks(world: World, entry: Scheduled) -> Iterator[int]:
+    """Yield the blocks that a scheduled request reads or writes in its step."""
+    end = entry.start + entry.amount
+    for group, spec in enumerate(world.config.groups):
+        size = span(world.config, group)
+        wanted: Iterable[int] = ()
+        if has_positions(spec):
+            wanted = range(first_read(spec, entry.start) // size, columns(end, size))
+        elif is_recurrent(spec):
+            running = world.worker.columns[entry.row][group]
+            wanted = {column for column, _ in states_written(spec, entry)} | ({running} if entry.start > 0 else set())
+        for column in wanted:
+            yield row_block(world, group, entry.row, column)
 
 
 # --- contents -------------------------------------------------------------------------------------------------------

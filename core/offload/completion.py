@@ -24,7 +24,8 @@ Entry = tuple[int, int, int, int]
 def complete(world: World, host: Host, event: int, acks: int) -> tuple[World, Record]:
     """Count the reports of ``acks`` more workers; the last one ends the store (T28, CP-9). Unknown events change nothing.
 
-    Raises TransferOrder if the store was not submitted, or is ended before its bytes moved; NegativeNumber.
+    Raises NegativeNumber, or TransferOrder if the store was not submitted, is ended before its bytes moved, or has more reports
+    than workers.
     """
     store, abandoned = find(host, event)
     if store is None:
@@ -65,10 +66,12 @@ def replace(host: Host, store: Store) -> Host:
 def check(config: Config, store: Store, acks: int) -> None:
     """Refuse reports that no worker can make: none or more than there are, of a copy that does not run, or is not there yet."""
     workers = config.offload.workers if config.offload else 0
-    if acks < 1 or store.acks + acks > workers:
-        raise NegativeNumber(
-            f"{acks} workers report store {store.event}, of {workers} that copy it {store.acks} have: give 1 to "
-            f"{workers - store.acks} (T28)",
+    if acks < 1:
+        raise NegativeNumber(f"{acks} workers report store {store.event}: give 1 or more (T28)", acks=acks)
+    if store.acks + acks > workers:
+        raise TransferOrder(
+            f"{acks} more workers report store {store.event}, {store.acks} of the {workers} that copy it have: each reports "
+            "once (T28)",
             acks=acks,
         )
     if store.stage < Stage.SUBMITTED:
@@ -124,11 +127,11 @@ def check_parallel(store: Store) -> None:
 def keys_now(device: Pool, block: int) -> tuple[tuple[int, int, int], ...]:
     """Return (node, group, tokens) of every key a stored block carries at completion, the primary first (T28).
 
-    Raises ContractBroken if it has none: it is pinned, so nobody takes its keys.
+    None if an eviction by id took them meanwhile (T4): then nobody knows what was copied (C-65).
     """
     primary = (device.key_node[block], device.key_group[block])
     if primary[0] == NO_KEY:
-        raise ContractBroken(f"block {block} lost its keys while a store of it was running (T28)", block=block)
+        return ()
     others = tuple((node, group, NO_KEY) for node, group, _, _ in pools.keys_of(device, block) if (node, group) != primary)
     return ((*primary, device.key_tokens[block]), *others)
 
@@ -146,14 +149,26 @@ def entry_of(store: Store, index: int) -> Meta:
 
 
 def notes(config: Config, keys: tuple[tuple[int, int, int], ...], meta: Meta) -> tuple[Note, ...]:
-    """Return the notes of the keys a host block gets: size, and the tokens of payload, 0 without one (3.7, EV-2).
+    """Return the notes of the keys a host block gets: size, payload tokens, and the node where these end (3.7, EV-2).
 
     The primary is announced with E tokens, the others with what was captured of them. Captured with another size than it is
-    announced with, a key has no payload.
+    announced with, a key has no payload: 0 tokens.
     """
+    if not keys:
+        return ()
     known = dict(meta)
     sizes = [config.sizes[keys[0][1]], *(known.get(node, 0) for node, _, _ in keys[1:])]
     return tuple(
-        (pools.COPIED, node, group, size, size if known.get(node) == size else 0)
+        (pools.COPIED, node, group, size, size if known.get(node) == size else 0, payload_end(config, group, meta, node))
         for (node, group, _), size in zip(keys, sizes, strict=True)
     )
+
+
+def payload_end(config: Config, group: int, meta: Meta, node: int) -> int:
+    """Return the node of the last token that a key is announced with: its own (EV-1).
+
+    Captured of an entry that its block has left, one item more than the entry has boundaries, the primary key is announced
+    with the tokens of that entry (3.1, field ``positional_ids``).
+    """
+    strange = len(meta) > config.sizes[group] // config.hash_block_size and meta[-1][0] == node
+    return meta[-2][0] if strange else node

@@ -127,8 +127,11 @@ def entry_size(config: Config, group: int) -> int:
 
 
 def confirmed_tokens(request: Request) -> int:
-    """Return the tokens whose blocks may be stored: computed in an earlier step and known, no placeholders (T26, 7.3.6)."""
-    return min(request.computed - request.placeholders, request.num_tokens)
+    """Return the tokens whose blocks may be stored: those computed in an earlier step, no placeholders (T26, 7.3.6).
+
+    At the end of a request they may be more than it knows: drafts in flight count, too (T27).
+    """
+    return request.computed - request.placeholders
 
 
 def block_at(world: World, request: Request, group: int, block: int, index: int, choice: Choice) -> int:
@@ -138,7 +141,10 @@ def block_at(world: World, request: Request, group: int, block: int, index: int,
     """
     if block != NULL_BLOCK:
         return block
-    node = prefixes.ancestor(world.prefixes, request.tip, (index + 1) * entry_size(world.config, group))
+    edge = (index + 1) * entry_size(world.config, group)
+    if edge > request.num_tokens:
+        return NULL_BLOCK
+    node = prefixes.ancestor(world.prefixes, request.tip, edge)
     found = pools.find(choice.device, node, group)
     return NULL_BLOCK if found == NO_KEY else found
 
@@ -152,14 +158,13 @@ def without_room(index: int, ready: int) -> int:
 def entry_meta(world: World, request: Request, group: int, index: int, choice: Choice, block: int) -> Meta:
     """Return what the events of a block at a table index will say: (prefix node, payload tokens) per key (T26).
 
-    One for every hash boundary of the entry, the edge with E tokens and the others with H, and the primary key.
+    One for every known hash boundary of the entry, the primary key at the edge with E tokens and the others with H. A primary
+    key that is none of these, by a profile, comes last (3.1, field ``positional_ids``).
     """
     unit, size = world.config.hash_block_size, entry_size(world.config, group)
-    edge = (index + 1) * size
-    boundaries = range(index * size + unit, edge + 1, unit)
-    meta = tuple(
-        (prefixes.ancestor(world.prefixes, request.tip, boundary), size if boundary == edge else unit)
-        for boundary in boundaries
-    )
     primary = choice.device.key_node[block]
-    return meta if any(node == primary for node, _ in meta) else (*meta, (primary, size))
+    boundaries = range(index * size + unit, min((index + 1) * size, request.num_tokens) + 1, unit)
+    nodes = [prefixes.ancestor(world.prefixes, request.tip, boundary) for boundary in boundaries]
+    if primary not in nodes:
+        nodes.append(primary)
+    return tuple((node, size if node == primary else unit) for node in nodes)

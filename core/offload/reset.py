@@ -21,15 +21,13 @@ def reset(world: World, host: Host) -> tuple[World, Record]:
 
     ``done`` is False, and the keys stay, while an abandoned transfer runs.
     """
-    world, host = loads.at_reset(world, host)
     device, pool = drop_queued(world.pool, drop_pins(host), host)
+    host = evolve(host, pool=pool, pending=(), queued=())
+    world, host = loads.at_reset(evolve(world, pool=device), host)
     host = evolve(
         host,
-        pool=pool,
-        pending=(),
         stores=(),
         abandoned_stores=host.abandoned_stores + host.stores,
-        queued=(),
         tracks=(),
         in_flight=(),
         next_store=next_event(host),
@@ -41,7 +39,7 @@ def reset(world: World, host: Host) -> tuple[World, Record]:
     if done:
         pool, done = pools.reset(host.pool)
         host = evolve(host, pool=pool)
-    return evolve(world, pool=device, host=host), Record("ResetHost", done=done)
+    return evolve(world, host=host), Record("ResetHost", done=done)
 
 
 def drop_pins(host: Host) -> Pool:

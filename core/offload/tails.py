@@ -32,10 +32,14 @@ def joins_scan() -> bool:
 
 
 def groups(config: Config) -> tuple[int, ...]:
-    """Return the groups whose tail is stored: with fine-grained hits, every full-attention group (T27)."""
+    """Return the groups whose tail is stored: with fine-grained hits, every full-attention group (T27).
+
+    A profile stores that of the first one alone (3.1, field ``finish_tail_groups``).
+    """
     if not config.fine_grained:
         return ()
-    return tuple(g for g, spec in enumerate(config.groups) if kinds.of(spec.kind).CAPABILITIES.prefix_closed)
+    closed = tuple(g for g, spec in enumerate(config.groups) if kinds.of(spec.kind).CAPABILITIES.prefix_closed)
+    return closed[:1] if config.profile.finish_tail_groups == "first" else closed
 
 
 def source(world: World, request: Request, group: int, choice: Choice) -> int:

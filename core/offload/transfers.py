@@ -44,7 +44,7 @@ def due_stores(world: World, offload: Offload, step: Step) -> frozenset[int]:
         return frozenset((step.store,))
     host = world.host
     assert host is not None, "only a world with a host tier has stores"
-    later = {other.store for other in world.steps if other.part < len(world.config.parts)}
+    later = {world.plan.store, *(other.store for other in world.steps if other.part < len(world.config.parts))}
     return frozenset(store.event for store in (*host.stores, *host.abandoned_stores) if store.event not in later)
 
 

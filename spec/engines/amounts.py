@@ -84,7 +84,7 @@ def chunk(config: Config, request: Request, start: int, wanted: int) -> int:
         clip_block=config.clip_block_size,
         hash_block=config.hash_block_size,
         fine=config.fine_grained and config.hash_block_size < config.scheduler_block_size,
-        max_chunk=config.max_chunk,
+        max_chunk=min(config.max_chunk, config.long_prefill or config.max_chunk),
         junction=request.junction,
         eagle=any(config.eagle),
         exports_checkpoint=config.checkpoint_alignment is not None,

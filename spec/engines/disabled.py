@@ -13,16 +13,12 @@ from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.errors import Refusal
 from kvproof.core.world import Hit, Phase, Request, Status, World
-from kvproof.spec.engines import amounts, enabled, flight, prompts
+from kvproof.spec.engines import amounts, enabled, flight, host_refused, prompts
 from kvproof.spec.engines.amounts import Limits
+from kvproof.spec.engines.host_refused import UNKNOWN, Attempt
 
-UNKNOWN = 97
-"""A request id that no engine hands out."""
 ODD = 9
 """A token that no engine hands out."""
-
-Attempt = tuple[Action, tuple[type[Refusal], ...]]
-"""An action that must be refused, and by which refusals."""
 
 _PLANNING = (Phase.PLAN_RUNNING, Phase.PLAN_WAITING)
 _PHASES: dict[type[Action], tuple[Phase, ...]] = {
@@ -62,7 +58,7 @@ def attempts(world: World, limits: Limits) -> list[Attempt]:
             found.append((act.BeginStep(), (errors.StepInFlight,)))
     elif world.phase in _PLANNING:
         found += _bad_planning(world)
-    return found
+    return found + host_refused.attempts(world)
 
 
 def _out_of_phase(world: World) -> list[Attempt]:
@@ -106,8 +102,9 @@ def _bad_preemptions(world: World) -> list[Attempt]:
     found: list[Attempt] = []
     for request in world.requests:
         if request not in legal:
-            found.append((act.Preempt(request.request), (errors.StatusError,)))
-            found.append((act.Preempt(request.request, drop_stale=True), (errors.StatusError,)))
+            why = errors.VictimInFlight if request.status is Status.RUNNING else errors.StatusError
+            found.append((act.Preempt(request.request), (why,)))
+            found.append((act.Preempt(request.request, drop_stale=True), (why,)))
     return found
 
 
@@ -199,6 +196,10 @@ def _bad_planning(world: World) -> list[Attempt]:
             found.append((act.Allocate(number, 1), (errors.AlreadyScheduled,)))
         elif request.status is Status.RUNNING:
             found += _bad_running(world, request)
+        elif request.loaded:
+            found += _bad_loaded(world, request)
+        elif request.status is Status.LOADING:
+            continue
         elif world.hit is not None and world.hit.request == number:
             found += _bad_first(world, request, world.hit)
         else:
@@ -207,11 +208,13 @@ def _bad_planning(world: World) -> list[Attempt]:
 
 
 def _bad_lookups(world: World, request: Request) -> list[Attempt]:
-    """Requests that run, that owe an output, or that wait while this plan preempted somebody."""
+    """Requests that run, load or wait behind a load, that owe an output, or that wait while this plan preempted somebody."""
     if world.plan.preempted:
         why: type[Refusal] = errors.AdmissionAfterPreemption
-    elif request.status is Status.RUNNING:
+    elif request.status is Status.RUNNING or request.loaded:
         why = errors.StatusError
+    elif request.status is Status.LOADING:
+        why = errors.LoadRunning
     elif flight.owes_output(request):
         why = errors.StaleOutput
     else:
@@ -279,6 +282,22 @@ def _bad_drafts(config: Config, request: Request, left: int) -> list[Attempt]:
     if left == 1 and config.max_chunk <= min(config.num_draft_tokens, reach):
         drafts = (0,) * config.max_chunk
         found.append((act.Allocate(number, 1 + config.max_chunk, drafts=drafts), (errors.ChunkNotClipped,)))
+    return found
+
+
+def _bad_loaded(world: World, request: Request) -> list[Attempt]:
+    """Behind a completed load nothing is adopted, and the chunk is split as any other (T30)."""
+    number, unit = request.request, world.config.scheduler_block_size
+    if world.plan.preempted:
+        return [(act.Allocate(number, 1), (errors.AdmissionAfterPreemption,))]
+    if not enabled.rows_left(world):
+        return [(act.Allocate(number, 1), (errors.TooManyRunning,))]
+    left, mismatch = request.num_tokens - request.computed, (errors.LookupMismatch,)
+    found: list[Attempt] = [(act.Allocate(number, 0), (errors.NothingToAllocate,))]
+    found.append((act.Allocate(number, left + 1), (errors.BeyondKnownTokens, errors.BeyondModelLength)))
+    found += [(act.Allocate(number, 1, local=unit), mismatch), (act.Allocate(number, 1, external=unit), mismatch)]
+    for amount in ends(unclipped(world.config, request, request.computed)):
+        found.append((act.Allocate(number, amount), (errors.ChunkNotClipped,)))
     return found
 
 

@@ -12,7 +12,7 @@ from kvproof.core import actions as act
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.world import NONE, Hit, Phase, Request, Status, World
-from kvproof.spec.engines import amounts, flight, prompts
+from kvproof.spec.engines import amounts, flight, host, prompts
 from kvproof.spec.engines.amounts import Limits
 
 
@@ -24,7 +24,7 @@ def enabled(world: World, limits: Limits) -> list[Action]:
     if world.phase is Phase.IDLE:
         return [*_step_on(world, limits), *_submits(world, limits), *_disturb(world)]
     part = flight.next_part(world)
-    meanwhile: list[Action] = [] if part is None else [act.Execute(part)]
+    meanwhile: list[Action] = [*([] if part is None else [act.Execute(part)]), *host.copies(world)]
     if world.phase is Phase.DRAINED:
         return [act.BuildMetadata(), *meanwhile]
     if world.phase is Phase.BUILT:
@@ -40,6 +40,7 @@ def _step_on(world: World, limits: Limits) -> list[Action]:
     found: list[Action] = [] if part is None else [act.Execute(part)]
     for number in flight.outputs_due(world):
         found += [act.Output(number, tokens) for tokens in flight.deliveries(world, number, limits.alphabet)]
+    found += host.transfers(world)
     if may_begin(world) and world.requests:
         found.append(act.BeginStep())
     return found
@@ -80,18 +81,16 @@ def _disturb(world: World) -> list[Action]:
         found.append(act.BeginStep())
     for row in free_rows(world)[-1:]:
         found += appends(world, row)
-    return found
+    return found + host.disturb(world)
 
 
 def preemptable(world: World) -> list[Request]:
     """Return the running requests that may be preempted now, planned or not (T31).
 
-    Between plans those without a step in flight. In a plan all, but while freeing is deferred those without a step whose
-    outputs are all still to come: the blocks of another would not become free in this plan.
+    All, but while freeing is deferred those without a step whose outputs are all still to come: the blocks of another would not
+    become free now.
     """
     running = [request for request in world.requests if request.status is Status.RUNNING]
-    if world.phase is Phase.IDLE:
-        return [request for request in running if not request.in_flight]
     if world.config.defer_block_free:
         fenced = {due for step in world.steps if not step.opened for due in step.due}
         return [request for request in running if request.request not in fenced]
@@ -147,11 +146,16 @@ def appends(world: World, row: int) -> list[Action]:
 def waiting(world: World) -> list[Request]:
     """Return the requests that may be looked up in the open plan (T0 part 3).
 
-    One whose late output is still to be delivered is not: resumed now, it could sample the same position again (T37.1).
+    One whose late output is still to be delivered is not: resumed now, it could sample the same position again (T37.1). Nor is
+    one that waits for a load, or behind it: it has its blocks.
     """
     if world.plan.preempted:
         return []
-    return [request for request in world.requests if request.status is not Status.RUNNING and not flight.owes_output(request)]
+    return [
+        request
+        for request in world.requests
+        if request.status in (Status.WAITING, Status.PREEMPTED) and not request.loaded and not flight.owes_output(request)
+    ]
 
 
 def scheduled(world: World) -> set[int]:
@@ -176,6 +180,7 @@ def _planning(world: World, limits: Limits) -> list[Action]:
     if world.phase is Phase.PLAN_RUNNING:
         for request in unscheduled(world):
             found += continuations(config, request, limits)
+    found += host.planning(world, limits, waiting(world), rows_left(world))
     hit = world.hit
     if hit is not None and rows_left(world):
         request = next(live for live in world.requests if live.request == hit.request)

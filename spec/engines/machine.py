@@ -42,6 +42,12 @@ WEIGHTS: dict[type[Action], int] = {
     act.Drain: 2,
     act.BuildMetadata: 20,
     act.Dispatch: 20,
+    act.LookupExternal: 6,
+    act.Promote: 12,
+    act.RunStore: 8,
+    act.RunLoad: 8,
+    act.CompleteStore: 8,
+    act.CompleteLoad: 8,
 }
 """How likely a type of action is drawn where it is enabled, against 1 for those that are not named."""
 

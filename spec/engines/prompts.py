@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kvproof.core import prefixes
 from kvproof.core.world import World
-from kvproof.spec.engines import amounts
+from kvproof.spec.engines import amounts, host
 from kvproof.spec.engines.amounts import Limits
 
 Prompt = tuple[tuple[int, ...], int]
@@ -30,9 +30,18 @@ def spelled(world: World, node: int) -> Prompt:
     return tokens, table.token[prefixes.ancestor(table, node, 0)]
 
 
+def nodes_of(world: World, tokens: tuple[int, ...], context: int) -> list[int]:
+    """Return the prefix nodes of these tokens, one after another, as far as there are any."""
+    found, node = [], prefixes.child(world.prefixes, -1, context)
+    for token in tokens:
+        node = prefixes.child(world.prefixes, node, token) if node >= 0 else -1
+        found.append(node)
+    return [node for node in found if node >= 0]
+
+
 def free_id(world: World) -> int:
-    """Return the smallest request id that nothing mentions (T37)."""
-    taken = mentioned(world)
+    """Return the smallest request id that nothing mentions, the host neither (T37)."""
+    taken = mentioned(world) | host.mentioned(world)
     return next(number for number in range(len(taken) + 1) if number not in taken)
 
 

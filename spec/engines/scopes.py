@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from kvproof.spec import near
-from kvproof.spec.engines import scopes_plain, scopes_wide
+from kvproof.spec.engines import scopes_host, scopes_plain, scopes_wide
 from kvproof.spec.engines.scope_parts import Scope
 from kvproof.spec.exits import UserError
 
 __all__ = ["ALL", "Scope", "by_name", "chosen"]
 
-ALL: tuple[Scope, ...] = scopes_plain.SCOPES + scopes_wide.SCOPES
+ALL: tuple[Scope, ...] = scopes_plain.SCOPES + scopes_wide.SCOPES + scopes_host.SCOPES
 """Every scope of the check."""
 
 

@@ -13,9 +13,9 @@ from attrs import define, evolve
 from kvproof.core import actions as act
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
-from kvproof.core.world import Status, World, new_world
+from kvproof.core.world import Request, Status, World, new_world
 from kvproof.spec import judge as judges
-from kvproof.spec.engines import amounts, disabled, flight, rules
+from kvproof.spec.engines import amounts, disabled, flight, host, rules
 from kvproof.spec.engines import enabled as lists
 from kvproof.spec.engines.amounts import Limits
 from kvproof.spec.judge import Judge, Violation
@@ -131,13 +131,17 @@ def _cost(actions: Sequence[Action]) -> tuple[int, int, int, int]:
             numbers += action.context + action.skip_reading
         elif isinstance(action, act.Allocate):
             numbers += action.external + action.lookahead + action.full_sequence
-            numbers += len(action.drafts) + sum(action.drafts)
+            numbers += len(action.drafts) + sum(action.drafts) + action.load
         elif isinstance(action, act.Output):
             numbers += max(len(action.tokens) - 1, 0)
         elif isinstance(action, act.Preempt | act.Withdraw):
             numbers += action.drop_stale
         elif isinstance(action, act.Lookup):
             numbers += action.common
+        elif isinstance(action, act.LookupExternal):
+            numbers += action.start
+        elif isinstance(action, act.CompleteLoad):
+            numbers += action.failed + action.valid
     return len(actions), prompts, numbers, len(_crossed(actions))
 
 
@@ -150,7 +154,7 @@ def _crossed(actions: Sequence[Action]) -> list[tuple[int, int]]:
             begin = at
         elif isinstance(action, act.Dispatch):
             begin = -1
-        elif begin >= 0 and isinstance(action, act.Execute):
+        elif begin >= 0 and isinstance(action, act.Execute | act.RunStore | act.RunLoad):
             found.append((at, begin))
     return found
 
@@ -262,6 +266,12 @@ def _simpler_actions(action: Action) -> Iterator[Action]:
         yield evolve(action, drop_stale=False)
     elif isinstance(action, act.Lookup) and action.common:
         yield evolve(action, common=False)
+    elif isinstance(action, act.LookupExternal) and action.start:
+        yield evolve(action, start=0)
+    elif isinstance(action, act.CompleteLoad) and action.failed:
+        yield evolve(action, failed=False, valid=0)
+        if action.valid:
+            yield evolve(action, valid=0)
 
 
 def _simpler_allocations(action: act.Allocate) -> Iterator[Action]:
@@ -280,14 +290,20 @@ def _simpler_allocations(action: act.Allocate) -> Iterator[Action]:
 
 
 def _fitted(world: World, action: Action) -> Action:
-    """Return the action with amounts that fit this world: chunk, drafts, adopted hit, sampled tokens."""
+    """Return the action with what fits this world: chunk, drafts, adopted or pinned hit, sampled tokens, event."""
     if isinstance(action, act.Output) and action.request in flight.outputs_due(world):
         return evolve(action, tokens=_fitted_tokens(world, action))
+    if world.host is not None and not isinstance(action, act.Allocate):
+        return _fitted_transfer(world, action)
+    if isinstance(action, act.Allocate) and action.load:
+        return _fitted_load(world, action)
     if not isinstance(action, act.Allocate) or action.new_tokens <= 0:
         return action
     request = flight.live(world, action.request)
-    if request is None:
-        return action
+    return action if request is None else _fitted_chunk(world, request, action)
+
+
+def _fitted_chunk(world: World, request: Request, action: act.Allocate) -> Action:
     if request.status is Status.RUNNING:
         start = request.computed
         drafts = action.drafts[: amounts.most_drafts(world.config, request)]
@@ -295,6 +311,9 @@ def _fitted(world: World, action: Action) -> Action:
             action = evolve(action, drafts=drafts, new_tokens=1 + len(drafts))
         if drafts:
             return action
+    elif request.loaded:
+        action = evolve(action, local=0, external=0, full_sequence=False)
+        start = request.computed
     elif world.hit is not None and world.hit.request == request.request:
         local = amounts.adoptable(world.config, world.hit)[0] if action.external else world.hit.local
         action = evolve(action, local=local)
@@ -309,6 +328,36 @@ def _fitted(world: World, action: Action) -> Action:
     ]
     fitting = [amount for amount in chunks if amount]
     return evolve(action, new_tokens=fitting[0]) if fitting and action.new_tokens not in fitting else action
+
+
+def _fitted_load(world: World, action: act.Allocate) -> Action:
+    """Return a load of what is pinned now, if it was to load something else."""
+    if world.hit is None or world.hit.request != action.request:
+        return action
+    pin = host.pinned(world, action.request)
+    if pin is None:
+        return action
+    choices = host.load_amounts(world.config, pin, world.hit.local - host.aligned(world.config, world.hit))
+    external = action.external if action.external in choices else pin.length
+    return evolve(action, local=host.aligned(world.config, world.hit), external=external)
+
+
+def _fitted_transfer(world: World, action: Action) -> Action:
+    """Return a copy or report of the transfer that is next, if that of the action is not there; a lookup behind the hit."""
+    if isinstance(action, act.RunStore):
+        event = host.next_store(world)
+        return action if event is None else act.RunStore(event)
+    if isinstance(action, act.RunLoad):
+        event = host.next_load(world)
+        return action if event is None else act.RunLoad(event)
+    if isinstance(action, act.CompleteStore):
+        reports = {store.event: most for store, most in host.acks_left(world)}
+        if reports and action.event not in reports:
+            action = evolve(action, event=min(reports))
+        return evolve(action, acks=min(action.acks, reports[action.event])) if action.event in reports else action
+    if isinstance(action, act.LookupExternal) and world.hit is not None and world.hit.request == action.request:
+        return evolve(action, start=host.aligned(world.config, world.hit))
+    return action
 
 
 def _fitted_tokens(world: World, action: act.Output) -> tuple[int, ...]:

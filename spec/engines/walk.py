@@ -19,10 +19,11 @@ from kvproof.core.config import Config
 from kvproof.core.errors import Refusal
 from kvproof.core.world import Phase, Request, Status, World, new_world
 from kvproof.spec import judge as judges
-from kvproof.spec.engines import amounts, disabled, flight, prompts, rules
+from kvproof.spec.engines import amounts, disabled, flight, host, prompts, rules
 from kvproof.spec.engines import enabled as lists
 from kvproof.spec.engines import witnesses as wit
 from kvproof.spec.engines.amounts import Limits
+from kvproof.spec.engines.host_walk import HostWalker
 from kvproof.spec.engines.prompts import Prompt
 from kvproof.spec.judge import Judge, Violation
 from kvproof.spec.laws.base import Law, Moment
@@ -137,13 +138,17 @@ class Walker:
     asked: Counter[type[Refusal]] = Factory(Counter)
     short: bool = False
     submitted: bool = False
+    host: HostWalker | None = None
 
     @classmethod
     def of(cls, config: Config, limits: Limits, seed: str) -> Walker:
         """Return the walker of a seed."""
         random = Random(seed)
         refused = Random(f"{seed}/refused")
-        return cls(config, limits, random, refused, draw_habits(random), amounts.lengths(config, limits))
+        walker = cls(config, limits, random, refused, draw_habits(random), amounts.lengths(config, limits))
+        if config.offload is not None:
+            walker.host = HostWalker.of(config, limits, seed)
+        return walker
 
     def chance(self, probability: float) -> bool:
         """Tell whether something of this probability happens now."""
@@ -151,6 +156,9 @@ class Walker:
 
     def propose(self, world: World) -> Action:
         """Return one legal action of this world."""
+        beside = None if self.host is None else self.host.propose(world)
+        if beside is not None:
+            return beside
         if world.phase is Phase.IDLE:
             return self._idle(world)
         part = flight.next_part(world)
@@ -178,6 +186,8 @@ class Walker:
     def observe(self, moment: Moment) -> None:
         """Remember what the last action came to."""
         record = moment.record
+        if self.host is not None:
+            self.host.observe(moment)
         self.submitted = isinstance(moment.action, act.Submit)
         self.short = record is not None and record.admitted is False
 
@@ -192,6 +202,8 @@ class Walker:
         # With two steps in flight there is hardly a moment without one: what happens between steps must happen early.
         if on is not None and not self.chance(self.habits.busy if self.config.max_steps_in_flight > 1 else self.habits.early):
             return on
+        if self.host is not None and self.host.resend and room:
+            return self._submit(world)
         disturbance = self._disturb(world)
         if disturbance is not None:
             return disturbance
@@ -271,6 +283,9 @@ class Walker:
 
     def _prompt(self, world: World) -> Prompt:
         limit = self.limits.max_prompt
+        known = None if self.host is None else self.host.known_prompt(world, self.past)
+        if known is not None:
+            return known
         if not self.past or not self.chance(self.habits.memory):
             tokens = tuple(self._token() for _ in range(self._size(1, limit)))
             return tokens, self.limits.contexts[self.random.randrange(len(self.limits.contexts))]
@@ -419,7 +434,8 @@ def plannable(world: World) -> bool:
     running = [request for request in world.requests if request.status is Status.RUNNING]
     if any(amounts.left_of(world.config, request, request.computed) > 0 for request in running):
         return True
-    return lists.rows_left(world) and bool(lists.waiting(world))
+    behind = any(request.loaded for request in world.requests) or bool(host.promotable(world))
+    return lists.rows_left(world) and (behind or bool(lists.waiting(world)))
 
 
 def walk(

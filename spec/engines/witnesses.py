@@ -14,7 +14,7 @@ from kvproof.core import actions as act
 from kvproof.core import prefixes
 from kvproof.core.records import Record
 from kvproof.core.world import Phase, Request, Status, World
-from kvproof.spec.engines import sightings
+from kvproof.spec.engines import host_sightings, sightings
 from kvproof.spec.laws.base import Moment
 
 NAMES: tuple[str, ...] = (
@@ -63,6 +63,8 @@ NAMES: tuple[str, ...] = (
     "running state moves to a new column",
     "state read",
     *sightings.NAMES,
+    *host_sightings.NAMES,
+    "external hit after eviction",
     "hit at an internal checkpoint",
     "execution refused before an output",
     "resume refused before a late output",
@@ -99,6 +101,8 @@ class Tracker:
         if handler is not None:
             handler(self, moment, record)
         self.counts.update(sightings.at(moment, record))
+        if moment.before.host is not None:
+            self.counts.update(host_sightings.at(moment, record))
 
     def count(self, name: str, condition: bool = True) -> None:
         """Count a situation if it is there."""
@@ -138,6 +142,15 @@ def _lookup(tracker: Tracker, moment: Moment, record: Record) -> None:
         chain = set(nodes[record.local // config.hash_block_size :])
         tracker.count("hit after eviction", any(node in chain for node, _ in tracker.lost))
     tracker.count("same tokens under another context", bool(nodes) and _other_context(world, request))
+
+
+def _lookup_external(tracker: Tracker, moment: Moment, record: Record) -> None:
+    assert isinstance(moment.action, act.LookupExternal)
+    world, unit = moment.before, moment.before.config.hash_block_size
+    if record.external and tracker.lost:
+        nodes = prefixes.boundary_nodes(world.prefixes, _request(world, moment.action.request).tip, unit)
+        hit = set(nodes[moment.action.start // unit : (moment.action.start + record.external) // unit])
+        tracker.count("external hit after eviction", any(node in hit for node, _ in tracker.lost))
 
 
 def _other_context(world: World, request: Request) -> bool:
@@ -282,6 +295,7 @@ def _execute(tracker: Tracker, moment: Moment, record: Record) -> None:
 _HANDLERS: dict[type[act.Action], Callable[[Tracker, Moment, Record], None]] = {
     act.Submit: _submit,
     act.Lookup: _lookup,
+    act.LookupExternal: _lookup_external,
     act.Allocate: _allocate,
     act.Withdraw: _withdrawn_or_preempted,
     act.Preempt: _withdrawn_or_preempted,

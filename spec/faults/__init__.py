@@ -10,6 +10,8 @@ from kvproof.spec.faults import (
     eagle,
     events,
     geometry,
+    host_public,
+    loads,
     native,
     pool,
     profile,
@@ -17,7 +19,9 @@ from kvproof.spec.faults import (
     recurrent,
     speculation,
     steps,
+    stores,
     tables,
+    transfers,
     windows,
 )
 from kvproof.spec.faults.base import Fault, FaultError, Patch, configured, planted, with_field
@@ -39,7 +43,11 @@ ALL: tuple[Fault, ...] = (
     *steps.FAULTS,
     *events.FAULTS,
     *profile.FAULTS,
+    *stores.FAULTS,
+    *transfers.FAULTS,
+    *loads.FAULTS,
     *public.FAULTS,
+    *host_public.FAULTS,
 )
 
 

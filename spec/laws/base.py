@@ -51,6 +51,7 @@ WRONG_CONTENT: tuple[tuple[str, str], ...] = (
     ("clip_stops", "clip_unit"),
     ("copy_source_guard", "recurrent"),
     ("checkpoint_column", "row"),
+    ("padded_admission", "any"),
 )
 """Profile fields under which a key may name what was never written, or another state: what is read or copied is wrong then."""
 

@@ -16,8 +16,11 @@ from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
 
 def can_diverge(config: Config) -> bool:
-    """Tell whether the connectors together can use a divergent hit: there is one, and none of them cannot (T13)."""
-    return len(config.connectors) > 0 and False not in config.connectors
+    """Tell whether the connectors together can use a divergent hit: there is one, and none of them cannot (T13).
+
+    A host tier is one that cannot: it restores what its own lookup found.
+    """
+    return config.offload is None and len(config.connectors) > 0 and False not in config.connectors
 
 
 @frozen(slots=True)
@@ -113,7 +116,9 @@ def _admitted_hit(moment: Moment) -> tuple[Request, Hit, Allocate] | None:
     if not isinstance(action, Allocate) or moment.record is None or hit is None:
         return None
     request = ground.request_of(moment.before, action.request)
-    return None if request is None or request.status is Status.RUNNING else (request, hit, action)
+    if request is None or hit.request != request.request or request.status is Status.RUNNING or request.loaded:
+        return None
+    return request, hit, action
 
 
 def _joint_without_external(moment: Moment) -> Findings:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvproof.core.actions import EvictBlocks, Execute, Finish, Output, ResetCache
+from kvproof.core.actions import CompleteLoad, EvictBlocks, Execute, Finish, Output, ResetCache, RunLoad
 from kvproof.core.world import World
 from kvproof.spec import ground
 from kvproof.spec.laws.base import WRONG_CONTENT, Evidence, Findings, Law, Moment
@@ -158,7 +158,7 @@ LAWS: tuple[Law, ...] = (
         "At rest every key names a block that holds its prefix: all positions of its block, or the state at its boundary.",
         "#50493, #54736, vLLM 0.33.0",
         ("M-PRE-1", "M-MAM-5", "M-CACHE-2", "M-CKPT-1", "M-CKPT-3", "M-MAM-7", "M-MAM-8", "M-PUB-1", "M-PUB-14", "M-PUB-57"),
-        on=(Execute, Output, Finish, ResetCache, EvictBlocks),
+        on=(Execute, Output, Finish, ResetCache, EvictBlocks, RunLoad, CompleteLoad),
         check=_keys_true,
         bent_by=(*WRONG_CONTENT, ("lagging_groups", "any")),
     ),

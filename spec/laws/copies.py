@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from kvproof.core.actions import Allocate, Drain, Execute, Lookup, Preempt, Withdraw
 from kvproof.core.records import Record
-from kvproof.core.world import Scheduled, Status, Step, World
+from kvproof.core.world import Scheduled, Step, World
 from kvproof.spec import ground
 from kvproof.spec.laws.base import WRONG_CONTENT, Evidence, Findings, Law, Moment
 
@@ -36,21 +36,6 @@ def _writes(world: World, entry: Scheduled) -> Iterator[tuple[int, int, int, int
                 yield group, column, first, last
 
 
-def _used(world: World, entry: Scheduled) -> Iterator[int]:
-    """Yield the blocks that a scheduled request reads or writes in its step."""
-    end = entry.start + entry.amount
-    for group, spec in enumerate(world.config.groups):
-        size = ground.span(world.config, group)
-        wanted: Iterable[int] = ()
-        if ground.has_positions(spec):
-            wanted = range(ground.first_read(spec, entry.start) // size, ground.columns(end, size))
-        elif ground.is_recurrent(spec):
-            running = world.worker.columns[entry.row][group]
-            wanted = {column for column, _ in ground.states_written(spec, entry)} | ({running} if entry.start > 0 else set())
-        for column in wanted:
-            yield ground.row_block(world, group, entry.row, column)
-
-
 def _owners(world: World, step: Step) -> dict[int, set[int]]:
     """Return who uses each block: live requests by their tables, those of the step also by what their row reaches."""
     owners: dict[int, set[int]] = {}
@@ -59,7 +44,7 @@ def _owners(world: World, step: Step) -> dict[int, set[int]]:
             for block in state.table:
                 owners.setdefault(block, set()).add(request.request)
     for entry in step.scheduled:
-        for block in _used(world, entry):
+        for block in ground.used_blocks(world, entry):
             owners.setdefault(block, set()).add(entry.request)
     return owners
 
@@ -124,7 +109,7 @@ def _gave_up(world: World, entry: Scheduled, group: int, block: int) -> bool:
 
 
 def _used_by(world: World, step: Step, request: int) -> set[int]:
-    return {block for entry in step.scheduled if entry.request == request for block in _used(world, entry)}
+    return {block for entry in step.scheduled if entry.request == request for block in ground.used_blocks(world, entry)}
 
 
 def _waits_for(world: World, step: Step, other: int, place: tuple[int, int, int], node: int) -> bool:
@@ -143,14 +128,21 @@ def _waits_for(world: World, step: Step, other: int, place: tuple[int, int, int]
         *world.plan.scheduled,
     ]
     for entry in admissions:
-        if entry.request != other or not entry.fresh:
+        if entry.request != other or not entry.fresh or entry.loaded:
             continue
         request = ground.request_of(world, other)
         path = ground.lineage(world.prefixes, entry.tip if entry.tip >= 0 or request is None else request.tip)
         reached = entry.loaded_from == stop if recurrent else stop <= entry.loaded_from
         if reached and node in path[: stop + 1]:
             return True
-    return False
+    return not recurrent and _loads_behind(world, other, stop, node)
+
+
+def _loads_behind(world: World, other: int, stop: int, node: int) -> bool:
+    """Tell whether another holder loads behind local tokens that end at ``stop`` or later, what is written among them (T29)."""
+    request, loads = ground.request_of(world, other), () if world.host is None else world.host.loads
+    path = [] if request is None else ground.lineage(world.prefixes, request.tip)
+    return any(load.request == other and stop <= load.start and node in path[: stop + 1] for load in loads)
 
 
 def _kept_later(world: World, step: Step, place: tuple[int, int], claim: list[int]) -> bool:
@@ -360,7 +352,7 @@ def _producer_moves(moment: Moment) -> Findings:
     if not isinstance(action, Allocate) or record is None or not record.admitted:
         return None
     old = ground.request_of(moment.before, action.request)
-    if old is None or old.status is not Status.RUNNING:
+    if old is None or not ground.is_admitted(old):
         return None
     judged = False
     found: list[Evidence] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvproof.core.actions import Allocate
 from kvproof.core.config import Group
-from kvproof.core.world import Request, Status, World
+from kvproof.core.world import Request, World
 from kvproof.spec import ground
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
@@ -18,9 +18,9 @@ def _debt_reserved(moment: Moment) -> Findings:
     request = ground.request_of(moment.before, action.request)
     if request is None:
         return None
-    first = request.status is not Status.RUNNING
+    first = not ground.is_admitted(request)
     debts = _debts(moment.before, request, action)
-    hit = moment.before.hit
+    hit = ground.hit_of(moment.before, request)
     if not debts or (first and record.demand > len(moment.before.pool.ref) and _awaits_this_step(moment.before, action)):
         return None
     if first and hit is not None and record.demand > len(moment.before.pool.ref):
@@ -46,7 +46,7 @@ def _debt_reserved(moment: Moment) -> Findings:
 
 
 def _debts(world: World, request: Request, action: Allocate) -> int:
-    if request.status is Status.RUNNING:
+    if ground.is_admitted(request):
         return sum(1 for state in request.groups if state.partial_index >= 0)
     return sum(
         1
@@ -98,7 +98,7 @@ def _growth(world: World, request: Request, action: Allocate, lists: tuple[tuple
         elif ground.keeps_snapshots(spec):
             reserved = _reserved(after, request.request, group)
             drafts = sum(len(share.drafts) for _, share in ground.shares(world, request.request))
-            total += new_states(spec, have, end, reserved, drafts if request.status is Status.RUNNING else None)
+            total += new_states(spec, have, end, reserved, drafts if ground.is_admitted(request) else None)
         else:
             needed = ground.columns(slots if ground.has_positions(spec) else end, ground.span(config, group))
             total += max(needed - have, 0)

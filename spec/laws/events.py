@@ -1,6 +1,6 @@
-"""Laws of the event stream of the device: family EV (semantics 3.7, 5.15).
+"""Laws of the event streams of the device and of the host: family EV (semantics 3.7, 5.15).
 
-The truth comes from the key map before and after an action, entry by entry, and from walking prefixes. An entry (node,
+Each tier is judged by its own key map. The truth comes from that map before and after an action, entry by entry, and from walking prefixes. An entry (node,
 group, seq, block) that stands in both maps was there all the time: whatever registers a key again gives it a new ``seq``.
 Only a roll-back (T39) gives entries back as they were; there a block that has a key before and after counts as having
 kept it.
@@ -9,12 +9,13 @@ kept it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from attrs import define, field
+from attrs import define, field, frozen
 
-from kvproof.core.actions import Action, Allocate, EvictBlocks, Output, ResetCache, Withdraw
+from kvproof.core.actions import Action, Allocate, EvictBlocks, Output, ResetCache, ResetHost, Withdraw
 from kvproof.core.config import Config
+from kvproof.core.pool import Pool
 from kvproof.core.records import Event
 from kvproof.core.world import World
 from kvproof.spec import event_replay, ground, naive
@@ -24,14 +25,52 @@ from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 Key = tuple[int, int]
 Entry = tuple[int, int, int, int]
 NOTHING = -1
-DEVICE = "device"
+DEVICE, HOST = "device", "host"
 
 
-def _events(moment: Moment, kind: str = "") -> tuple[Event, ...]:
-    """Return what the device announced in an action, of one kind or of all."""
-    if moment.record is None:
-        return ()
-    return tuple(event for event in moment.record.events if event.medium == DEVICE and kind in ("", event.kind))
+@frozen(slots=True)
+class Tier:
+    """One tier in one action: what it announced, its pool before and after."""
+
+    medium: str
+    said: tuple[Event, ...]
+    before: Pool
+    after: Pool
+    moment: Moment
+
+    def stored(self) -> list[Event]:
+        """Return the announcements of new keys."""
+        return [event for event in self.said if event.kind == "stored"]
+
+    def silent(self) -> bool:
+        """Tell whether there is nothing to judge: no events, and the same keys as before."""
+        return not self.said and self.before.entries == self.after.entries
+
+
+def tiers(moment: Moment) -> list[Tier]:
+    """Return the tiers of a world with events after an action that was not refused."""
+    record, before, after = moment.record, moment.before, moment.after
+    if record is None or not before.config.events:
+        return []
+    pools = [(DEVICE, before.pool, after.pool)]
+    if before.host is not None and after.host is not None:
+        pools.append((HOST, before.host.pool, after.host.pool))
+    return [
+        Tier(medium, tuple(event for event in record.events if event.medium == medium), was, now, moment)
+        for medium, was, now in pools
+    ]
+
+
+def _by_tier(check: Callable[[Tier], Findings]) -> Callable[[Moment], Findings]:
+    """Judge every tier by itself; the premise is true if it is for one of them."""
+
+    def judge(moment: Moment) -> Findings:
+        findings = [found for tier in tiers(moment) if (found := check(tier)) is not None]
+        if len(findings) < 2:
+            return findings[0] if findings else None
+        return [evidence for found in findings for evidence in found]
+
+    return judge
 
 
 def _key(event: Event) -> Key:
@@ -39,18 +78,23 @@ def _key(event: Event) -> Key:
 
 
 def _place(event: Event) -> dict[str, object]:
-    return {"group": event.group, "node": event.node, "boundary": event.boundary}
+    return {"medium": event.medium, "group": event.group, "node": event.node, "boundary": event.boundary}
+
+
+def _has_payload(event: Event) -> bool:
+    """Tell whether an event names tokens; the device's always must, the host's may leave them out (3.7)."""
+    return bool(event.tokens) or (event.medium == DEVICE and event.size > 0)
 
 
 # --- payloads -------------------------------------------------------------------------------------------------------
 
 
-def _names_its_tokens(moment: Moment) -> Findings:
+def _names_its_tokens(tier: Tier) -> Findings:
     """EV-1: the payload is the last ``size`` tokens of the prefix that the node stands for."""
-    stored = [event for event in _events(moment, "stored") if event.size]
+    stored = [event for event in tier.stored() if _has_payload(event)]
     if not stored:
         return None
-    prefixes = moment.after.prefixes
+    prefixes = tier.moment.after.prefixes
     found = []
     for event in stored:
         path = ground.lineage(prefixes, event.node)
@@ -70,19 +114,24 @@ def _names_its_tokens(moment: Moment) -> Findings:
     return found
 
 
-def _sized_by_its_entry(moment: Moment) -> Findings:
-    """EV-2: a full entry carries the tokens of its block, one inside a block those since the block's start (attention) or
-    those of a hash block.
+def _sized_by_its_entry(tier: Tier) -> Findings:
+    """EV-2: a full entry carries the tokens of its block, one inside a block those since the block's start (attention on the
+    device) or those of a hash block. On the host what was not captured has no tokens, and the size of a block or none.
     """
-    stored = _events(moment, "stored")
+    stored = tier.stored()
     if not stored:
         return None
-    world = moment.after
+    moment, world = tier.moment, tier.moment.after
     found = []
     for event in stored:
         spans = [ground.span(world.config, event.group)]
         boundary = len(ground.lineage(world.prefixes, event.node)) - 1
-        if boundary % spans[0]:
+        if tier.medium == HOST:
+            if not event.tokens:
+                spans.append(0)
+            elif boundary % spans[0]:
+                spans = [world.config.hash_block_size]
+        elif boundary % spans[0]:
             attention = world.config.groups[event.group].kind == ground.FULL
             spans = [boundary % spans[0] if attention else world.config.hash_block_size]
         elif boundary in _partial_at_an_edge(moment, event.group):
@@ -110,15 +159,15 @@ def _partial_at_an_edge(moment: Moment, group: int) -> set[int]:
     return named
 
 
-def _parent_before_the_payload(moment: Moment) -> Findings:
-    """EV-3: the parent is the node before the payload, none iff the payload starts at 0."""
-    stored = [event for event in _events(moment, "stored") if event.size]
+def _parent_before_the_payload(tier: Tier) -> Findings:
+    """EV-3: the parent is the node before the payload, none iff the payload starts at 0 or there is none."""
+    stored = [event for event in tier.stored() if event.size or tier.medium == HOST]
     if not stored:
         return None
     found = []
     for event in stored:
-        path = ground.lineage(moment.after.prefixes, event.node)
-        start = len(path) - 1 - event.size
+        path = ground.lineage(tier.moment.after.prefixes, event.node)
+        start = len(path) - 1 - event.size if _has_payload(event) else 0
         expected = path[start] if start > 0 else NOTHING
         if event.parent != expected:
             found.append(
@@ -146,10 +195,10 @@ class Parents:
     def see(self, moment: Moment) -> None:
         """Take in one action."""
         if isinstance(moment.action, EvictBlocks):
-            before, after = _entries(moment)
+            before, after = set(moment.before.pool.entries), set(moment.after.pool.entries)
             self.evicted.update((group, node) for node, group, _, _ in before - after)
         kept = {(group, node) for node, group, _, _ in moment.after.pool.entries}
-        for event in _events(moment, "stored"):
+        for event in (event for tier in tiers(moment)[:1] for event in tier.stored()):
             self.judge(moment.after, event, kept)
             self.said.add(_key(event))
 
@@ -185,10 +234,10 @@ def _parent_announced_before(config: Config, actions: Sequence[Action]) -> Findi
 # --- the key map ----------------------------------------------------------------------------------------------------
 
 
-def _entries(moment: Moment) -> tuple[set[Entry], set[Entry]]:
+def _entries(tier: Tier) -> tuple[set[Entry], set[Entry]]:
     """Return the key map before and after an action."""
-    before, after = moment.before.pool.entries, moment.after.pool.entries
-    if not isinstance(moment.action, Withdraw):
+    before, after = tier.before.entries, tier.after.entries
+    if not isinstance(tier.moment.action, Withdraw):
         return set(before), set(after)
     return {(node, group, 0, block) for node, group, _, block in before}, {(n, g, 0, block) for n, g, _, block in after}
 
@@ -198,10 +247,11 @@ def _holders(entries: set[Entry]) -> Counter[Key]:
     return Counter((group, node) for node, group, _, _ in entries)
 
 
-def _moved(moment: Moment) -> Counter[Key]:
+def _moved(tier: Tier) -> Counter[Key]:
     """Count the keys that went with a producer's copy from its source to its destination, which nobody announces (T21.6)."""
     moved: Counter[Key] = Counter()
-    if isinstance(moment.action, Allocate):
+    moment = tier.moment
+    if isinstance(moment.action, Allocate) and tier.medium == DEVICE:
         before, after = moment.before, moment.after
         was = {(node, group, block) for node, group, _, block in before.pool.entries}
         now = {(node, group, block) for node, group, _, block in after.pool.entries}
@@ -212,23 +262,16 @@ def _moved(moment: Moment) -> Counter[Key]:
     return moved
 
 
-def _silent(moment: Moment) -> bool:
-    """Tell whether there is nothing to judge: a refusal, or no events and the same keys as before."""
-    if moment.record is None or not moment.before.config.events:
-        return True
-    return not moment.record.events and moment.before.pool.entries == moment.after.pool.entries
-
-
-def _removed_with_the_last_block(moment: Moment) -> Findings:
+def _removed_with_the_last_block(tier: Tier) -> Findings:
     """EV-4: a key is removed when, and only when, no block is left that has it."""
-    if _silent(moment) or isinstance(moment.action, ResetCache):
+    if tier.silent() or isinstance(tier.moment.action, ResetCache | ResetHost):
         return None
-    before, after = _entries(moment)
-    had, has, kept = _holders(before), _holders(after), _holders(before & after) + _moved(moment)
+    before, after = _entries(tier)
+    had, has, kept = _holders(before), _holders(after), _holders(before & after) + _moved(tier)
     there = dict.fromkeys(had, True)
     removed: set[Key] = set()
     found = []
-    for event in _events(moment):
+    for event in tier.said:
         key = _key(event)
         if event.kind == "removed":
             removed.add(key)
@@ -248,30 +291,31 @@ def _removed_with_the_last_block(moment: Moment) -> Findings:
     return found if judged or found else None
 
 
-def _replay_gives_the_keys(moment: Moment) -> Findings:
+def _replay_gives_the_keys(tier: Tier) -> Findings:
     """EV-5: the keys before an action and its events give the keys after it."""
-    if _silent(moment) or moment.record is None:
+    if tier.silent():
         return None
-    before, after = (set(_holders(entries)) for entries in _entries(moment))
-    replayed = event_replay.replay(moment.record.events, before)
+    before, after = (set(_holders(entries)) for entries in _entries(tier))
+    replayed = event_replay.replay(tier.said, before, tier.medium)
     if replayed == after:
         return ()
     return [
         Evidence.of(
             "who replays the events has other keys than the key map",
+            medium=tier.medium,
             only_replayed=sorted(replayed - after),
             only_in_the_map=sorted(after - replayed),
         )
     ]
 
 
-def _announced_once_per_block(moment: Moment) -> Findings:
+def _announced_once_per_block(tier: Tier) -> Findings:
     """EV-6: a key is announced as often as blocks get it in the action, and no more."""
-    stored = Counter(_key(event) for event in _events(moment, "stored"))
+    stored = Counter(_key(event) for event in tier.stored())
     if not stored:
         return None
-    before, after = _entries(moment)
-    gained = _holders(after - before) - _moved(moment) + Counter(_lost_again(moment)) + Counter(_replaced_at_once(moment))
+    before, after = _entries(tier)
+    gained = _holders(after - before) - _moved(tier) + Counter(_lost_again(tier)) + Counter(_replaced_at_once(tier))
     found = [
         Evidence.of(
             "a key is announced that no block gets", group=group, node=node, announced=count, blocks=gained[group, node]
@@ -279,16 +323,16 @@ def _announced_once_per_block(moment: Moment) -> Findings:
         for (group, node), count in stored.items()
         if count > gained[group, node]
     ]
-    inserted = moment.after.pool.next_seq - moment.before.pool.next_seq
-    if not isinstance(moment.action, Withdraw) and stored.total() > inserted:
+    inserted = tier.after.next_seq - tier.before.next_seq
+    if not isinstance(tier.moment.action, Withdraw) and stored.total() > inserted:
         found.append(Evidence.of("more is announced than was registered", announced=stored.total(), registered=inserted))
     return found
 
 
-def _lost_again(moment: Moment) -> Iterator[Key]:
+def _lost_again(tier: Tier) -> Iterator[Key]:
     """Yield the keys that are removed after they were announced in the same action: the block did not keep them."""
     said: Counter[Key] = Counter()
-    for event in _events(moment):
+    for event in tier.said:
         if event.kind == "stored":
             said[_key(event)] += 1
         elif event.kind == "removed" and said[_key(event)]:
@@ -296,14 +340,15 @@ def _lost_again(moment: Moment) -> Iterator[Key]:
             yield _key(event)
 
 
-def _replaced_at_once(moment: Moment) -> Iterator[Key]:
+def _replaced_at_once(tier: Tier) -> Iterator[Key]:
     """Yield the keys of full entries that a block lost to the internal checkpoint in it, as soon as it had them (T10.2a).
 
     Nobody says that they are gone while another block has them.
     """
-    if not isinstance(moment.action, Allocate):
+    moment = tier.moment
+    if not isinstance(moment.action, Allocate) or tier.medium == HOST:
         return
-    removed = {_key(event) for event in _events(moment, "removed")}
+    removed = {_key(event) for event in tier.said if event.kind == "removed"}
     request, world = ground.request_of(moment.after, moment.action.request), moment.after
     for group, state in enumerate(request.groups if request is not None else ()):
         end = (state.checkpoint_column + 1) * world.config.groups[group].block_size
@@ -323,16 +368,17 @@ LAWS: tuple[Law, ...] = (
         "its node stands for.",
         source="vLLM 0.33.0",
         faults=("M-EVT-1", "M-META-4"),
-        check=_names_its_tokens,
+        check=_by_tier(_names_its_tokens),
     ),
     Law(
         id="EV-2",
         mark="D",
         sentence="The payload of a full entry has the tokens of one table entry, that of a partial one those since the entry's "
-        "start (attention) or those of a hash block; the device's events always carry one.",
+        "start (attention on the device) or those of a hash block; the device's events always carry one, the host's where it was "
+        "captured.",
         source="vLLM 0.33.0, #49962",
         faults=("M-EVT-1", "M-PUB-8"),
-        check=_sized_by_its_entry,
+        check=_by_tier(_sized_by_its_entry),
         bent_by=(("partial_parent", "hash"),),
     ),
     Law(
@@ -342,7 +388,7 @@ LAWS: tuple[Law, ...] = (
         "before and is still keyed, unless blocks were evicted by id.",
         source="vLLM 0.33.0",
         faults=("M-EVT-3", "M-PUB-156"),
-        check=_parent_before_the_payload,
+        check=_by_tier(_parent_before_the_payload),
         check_run=_parent_announced_before,
         bent_by=(("partial_parent", "hash"),),
     ),
@@ -352,7 +398,7 @@ LAWS: tuple[Law, ...] = (
         sentence="A key is removed exactly when it loses its last block.",
         source="#55092",
         faults=("M-EVT-4", "M-EVT-5"),
-        check=_removed_with_the_last_block,
+        check=_by_tier(_removed_with_the_last_block),
         bent_by=(("removed_event", "each_copy"),),
     ),
     Law(
@@ -361,7 +407,7 @@ LAWS: tuple[Law, ...] = (
         sentence="Who replays the events as a set has the keys of the key map after every action.",
         source="vLLM 0.33.0, #55092",
         faults=("M-EVT-4", "M-EVT-5", "M-EVT-6"),
-        check=_replay_gives_the_keys,
+        check=_by_tier(_replay_gives_the_keys),
         bent_by=(("removed_event", "each_copy"),),
     ),
     Law(
@@ -370,6 +416,6 @@ LAWS: tuple[Law, ...] = (
         sentence="A key that a block already has is not announced again for that block.",
         source="vLLM 0.33.0",
         faults=("M-EVT-2",),
-        check=_announced_once_per_block,
+        check=_by_tier(_announced_once_per_block),
     ),
 )

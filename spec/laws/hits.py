@@ -8,18 +8,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvproof.core import config as configs
-from kvproof.core.actions import Allocate, Lookup
+from kvproof.core.actions import Allocate, Lookup, LookupExternal
 from kvproof.core.config import Config, Group
 from kvproof.core.errors import ConfigError
 from kvproof.core.pool import NULL_BLOCK
 from kvproof.core.world import Request, Status
-from kvproof.spec import ground, naive_hits
+from kvproof.spec import ground, ground_host, naive_hits
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
 
 def _hit_is_aligned(moment: Moment) -> Findings:
-    """HB-8 (local): a hit ends at a multiple of A."""
-    if moment.record is None or moment.record.local == 0:
+    """HB-8: a hit ends at a multiple of A, an external one of H, or of S where the host's hits are coarse."""
+    if moment.record is None:
+        return None
+    if isinstance(moment.action, LookupExternal):
+        length, unit = moment.record.external, ground_host.alignment(moment.before.config)
+        if length % unit or length < 0:
+            return [Evidence.of("an external hit that does not end on the host's alignment", external=length, alignment=unit)]
+        return () if length else None
+    if moment.record.local == 0:
         return None
     step = naive_hits.alignment(moment.before.config)
     if moment.record.local % step:
@@ -226,12 +233,11 @@ LAWS: tuple[Law, ...] = (
     Law(
         id="HB-8",
         mark="D",
-        sentence="A local hit ends at a multiple of A.",
+        sentence="A local hit is a multiple of A; an external one is a multiple of H if the host's hits are fine-grained, else of S.",
         source="#54736",
         faults=("M-LAZY-1",),
-        on=(Lookup,),
+        on=(Lookup, LookupExternal),
         check=_hit_is_aligned,
-        later=True,
     ),
     Law(
         id="HB-9",

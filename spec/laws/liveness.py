@@ -21,7 +21,7 @@ from kvproof.core.actions import (
 from kvproof.core.config import Config
 from kvproof.core.errors import PoolExhausted
 from kvproof.core.pool import NULL_BLOCK
-from kvproof.core.world import Hit, Request, Status, World
+from kvproof.core.world import Hit, Request, World
 from kvproof.spec import ground, judge, naive, naive_hits
 from kvproof.spec.engines import twins
 from kvproof.spec.laws import native
@@ -77,6 +77,15 @@ def is_made_now(world: World, group: int, node: int) -> bool:
     return bool(changed & holders) or any(of == group and destination in holders for of, _, destination in world.plan.copies)
 
 
+def is_promoted_now(world: World, group: int, node: int) -> bool:
+    """Tell whether a request that considers its completed load in this plan registers the key: it counts as one of the plan's
+    (T10.3, T30), and whoever adopts the state is admissible in the next one.
+    """
+    behind = {request.request for request in world.requests if request.loaded}
+    behind |= {entry.request for entry in world.plan.scheduled if entry.loaded}
+    return any((node, group, number) in world.plan.cached for number in behind)
+
+
 def source_made_now(world: World, hit: Hit, local: int) -> bool:
     """Tell whether the open plan writes, below the hit, an attention block that the hit ends in: by a chunk, a load or a
     copy. What the block holds until then may be bytes left over from an earlier use, whatever they are (COW-4).
@@ -100,26 +109,26 @@ def source_made_now(world: World, hit: Hit, local: int) -> bool:
 def _admitted_when_it_fits(moment: Moment) -> Findings:
     """LV-1: an admission is not put off when there are blocks enough and the state it adopts has been computed."""
     world, action, record = moment.before, moment.action, moment.record
-    if record is None or not isinstance(action, Allocate) or world.hit is None or action.full_sequence:
+    if record is None or not isinstance(action, Allocate) or action.full_sequence:
         return None
     request = ground.request_of(world, action.request)
-    if request is None or request.status is Status.RUNNING:
+    hit = None if request is None else ground.hit_of(world, request)
+    if request is None or hit is None:
         return None
     covered = request.computed + action.local + action.external
     if most_blocks(world, covered, covered + action.new_tokens + action.lookahead) > len(world.pool.free):
         return None
-    states = [
-        (group, adopted_state(world, world.hit, group, action.local)) for group in naive_hits.facts(world.config).recurrent
-    ]
+    states = [(group, adopted_state(world, hit, group, action.local)) for group in naive_hits.facts(world.config).recurrent]
     states = [(group, block) for group, block in states if block != NULL_BLOCK]
     node = naive_hits.node_at(world.prefixes, request.tip, action.local)
     if not states or not all(
-        is_there(world, group, block, node) and not is_made_now(world, group, node) for group, block in states
+        is_there(world, group, block, node) and not is_made_now(world, group, node) and not is_promoted_now(world, group, node)
+        for group, block in states
     ):
         return None
-    if source_made_now(world, world.hit, action.local):
+    if source_made_now(world, hit, action.local):
         return None
-    if not ground.sources_written(world, world.hit, request.tip, action.local):
+    if not ground.sources_written(world, hit, request.tip, action.local):
         return None
     if not record.admitted:
         return [
@@ -388,9 +397,10 @@ LAWS: tuple[Law, ...] = (
         sentence="An admission is not put off if blocks suffice and the recurrent state that it adopts was computed in an "
         "earlier step.",
         source="#29387",
-        faults=("M-LV-1",),
+        faults=("M-LV-1", "M-LOAD-8"),
         on=(Allocate,),
         check=_admitted_when_it_fits,
+        bent_by=(("loaded_keys", "this_step"),),
     ),
     Law(
         id="LV-8",

@@ -145,6 +145,7 @@ def uncached(config: Config, dcp_size: int) -> Config | None:
             connectors=(),
             max_model_len=config.max_model_len + 1,
             max_chunk=None,
+            long_prefill=None,
             num_blocks=1 + room + sum(group.speculative_blocks for group in config.groups),
             max_running=1,
             use_eagle=False,

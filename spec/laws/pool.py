@@ -6,6 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from kvproof.core.actions import (
     Allocate,
+    BuildMetadata,
+    CompleteLoad,
+    CompleteStore,
     Dispatch,
     Drain,
     EvictBlocks,
@@ -14,16 +17,20 @@ from kvproof.core.actions import (
     Lookup,
     Output,
     Preempt,
+    Promote,
     ResetCache,
+    ResetHost,
     Withdraw,
 )
 from kvproof.core.errors import ContractBroken, PoolExhausted
-from kvproof.core.world import DeferredFree, GroupState, Phase, Request
-from kvproof.spec import ground
+from kvproof.core.offload.state import Host, Stage
+from kvproof.core.world import DeferredFree, GroupState, Phase, Request, World
+from kvproof.spec import ground, ground_host
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
-POOL_CHANGES = (Allocate, Preempt, Withdraw, Drain, Finish, ResetCache, EvictBlocks, Output)
-RELEASES = (Preempt, Withdraw, Drain, Finish, Output)
+HOST_SIDE = (BuildMetadata, CompleteStore, CompleteLoad, Promote, ResetHost)
+POOL_CHANGES = (Allocate, Preempt, Withdraw, Drain, Finish, ResetCache, EvictBlocks, Output, *HOST_SIDE)
+RELEASES = (Preempt, Withdraw, Drain, Finish, Output, CompleteStore, CompleteLoad, ResetHost)
 
 
 def _free_queue(moment: Moment) -> Findings:
@@ -177,6 +184,33 @@ def _given_back(queue: list[int], ref: list[int], blocks: Iterable[int], keyed: 
     return unkeyed + queue + [block for block in gone if block not in unkeyed]
 
 
+class _Queue:
+    """The free queue redone on lists: what gives blocks back, pins them or takes them, in its order (T1 to T3)."""
+
+    def __init__(self, moment: Moment) -> None:
+        self.ref, self.free = list(moment.before.pool.ref), list(moment.before.pool.free)
+        self.keyed = moment.after.pool.key_node
+
+    def give_back(self, blocks: Iterable[int]) -> None:
+        """Release blocks in this order."""
+        self.free = _given_back(self.free, self.ref, blocks, self.keyed)
+
+    def pin(self, blocks: Iterable[int]) -> None:
+        """Hold blocks once more each; they leave the queue."""
+        for block in blocks:
+            self.ref[block] += 1
+        self.free = [block for block in self.free if not self.ref[block]]
+
+    def give_tables(self, tables: Iterable[Sequence[int]]) -> None:
+        """Release tables, each from its tail."""
+        for table in tables:
+            self.give_back(reversed(table))
+
+
+def _tables(request: Request | None) -> list[tuple[int, ...]]:
+    return [] if request is None else [state.table for state in request.groups]
+
+
 def _taken_from_the_front(moment: Moment, action: Allocate) -> Findings:
     """Redo an allocation on the queue: what windows leave is given back group by group from the highest column down, adopted
     blocks leave the queue, and what is taken is its front.
@@ -185,20 +219,21 @@ def _taken_from_the_front(moment: Moment, action: Allocate) -> Findings:
     old, new = ground.request_of(before, action.request), ground.request_of(moment.after, action.request)
     if record is None or old is None or new is None:
         return None
-    ref, queue = list(before.pool.ref), list(before.pool.free)
+    queue = _Queue(moment)
+    queue.keyed = before.pool.key_node
     for was, now in zip(old.groups, new.groups, strict=True):
         kept = set(now.table) - set(record.taken)
         nulled = [block for block, entry in zip(was.table, now.table, strict=False) if entry != block and block not in kept]
-        queue = _given_back(queue, ref, reversed(nulled), before.pool.key_node)
-    changed = queue != list(before.pool.free)
+        queue.give_back(reversed(nulled))
+    changed = queue.free != list(before.pool.free)
     adopted = {block for blocks in before.hit.lists for block in blocks} if before.hit is not None else set()
-    queue = [block for block in queue if block not in adopted or block not in record.adopted]
+    left = [block for block in queue.free if block not in adopted or block not in record.adopted]
     count = len(record.taken)
     if not changed and not count and not record.adopted and moment.after.pool.free == before.pool.free:
         return None
-    if tuple(queue[:count]) == record.taken and tuple(queue[count:]) == moment.after.pool.free:
+    if tuple(left[:count]) == record.taken and tuple(left[count:]) == moment.after.pool.free:
         return ()
-    values = {"request": action.request, "expected": tuple(queue), "taken": record.taken, "free": moment.after.pool.free}
+    values = {"request": action.request, "expected": tuple(left), "taken": record.taken, "free": moment.after.pool.free}
     return [Evidence.of("blocks are not taken from the front of the free queue, or others moved", **values)]
 
 
@@ -211,25 +246,77 @@ def _eviction_order(moment: Moment) -> Findings:
     before, after = moment.before, moment.after
     if _released(moment):
         return None
-    freed: list[list[int]] = []
-    if isinstance(moment.action, Drain):
-        freed.append([end for _, source, destination in moment.record.copies for end in (source, destination)])
-    elif isinstance(moment.action, Preempt | Withdraw | Finish):
-        request = ground.request_of(before, moment.action.request)
-        if request is not None:
-            freed += [list(state.table[::-1]) for state in request.groups]
-    if len(after.deferred) > len(before.deferred):
-        freed = []  # held back for the step in flight
-    if not any(any(blocks) for blocks in freed):
-        if after.pool is before.pool or after.pool.free == before.pool.free:
-            return ()
-        return [Evidence.of("an action that frees and takes nothing changes the free queue", free=after.pool.free)]
-    ref, queue = list(before.pool.ref), list(before.pool.free)
-    for blocks in freed:
-        queue = _given_back(queue, ref, blocks, after.pool.key_node)
-    if list(after.pool.free) == queue:
+    queue = _Queue(moment)
+    deferred = len(after.deferred) > len(before.deferred)
+    if isinstance(moment.action, Drain) and not deferred:
+        queue.give_back(end for _, source, destination in moment.record.copies for end in (source, destination))
+    elif isinstance(moment.action, Preempt | Withdraw) and not deferred:
+        queue.give_tables(_tables(ground.request_of(before, moment.action.request)))
+    elif isinstance(moment.action, Finish):
+        _redo_finish(moment, moment.action, queue, deferred)
+    elif before.host is not None:
+        _redo_host_side(moment, before.host, queue)
+    if list(after.pool.free) == queue.free:
         return ()
-    return [Evidence.of("the free queue is not in eviction order", expected=tuple(queue), actual=after.pool.free)]
+    if queue.free == list(before.pool.free):
+        return [Evidence.of("an action that frees and takes nothing changes the free queue", free=after.pool.free)]
+    return [Evidence.of("the free queue is not in eviction order", expected=tuple(queue.free), actual=after.pool.free)]
+
+
+def _redo_finish(moment: Moment, action: Finish, queue: _Queue, deferred: bool) -> None:
+    """Redo the end of a request: for connectors, entries that nobody reads any more go first; then what is stored is pinned, a
+    load that was never issued ends, and the tables are freed unless steps or a load still need them (T32).
+    """
+    world, record = moment.before, moment.record
+    request = ground.request_of(world, action.request)
+    if request is None or record is None:
+        return
+    tables = _tables(request)
+    if world.config.connectors or world.config.offload is not None:
+        processed = max(request.computed - request.in_flight, 0)
+        for group, spec in enumerate(world.config.groups):
+            if ground.is_windowed(spec) or ground.is_recurrent(spec):
+                dead = ground.unread(spec, processed) // ground.span(world.config, group)
+                queue.give_back(reversed(tables[group][:dead]))
+                tables[group] = tables[group][dead:]
+    queue.pin(record.store_device)
+    load = None if world.host is None else ground_host.load_of(world.host, action.request)
+    if load is not None and load.stage is Stage.WAITING:
+        queue.give_back(load.device)
+    if not deferred and not record.deferred:
+        queue.give_tables(tables)
+
+
+def _redo_host_side(moment: Moment, host: Host, queue: _Queue) -> None:
+    """Redo what the host side pins and gives back: stores of a step, complete transfers, resets."""
+    action, record = moment.action, moment.record
+    if isinstance(action, BuildMetadata) and record is not None:
+        joined = [block for waiting in host.queued for block in waiting.device]
+        queue.pin(record.store_device[: len(record.store_device) - len(joined)])
+    elif isinstance(action, CompleteStore):
+        store = ground_host.store_of(host, action.event)
+        if store is not None and record is not None and record.done:
+            queue.give_back(store.device)
+    elif isinstance(action, CompleteLoad):
+        load = next((load for load in ground_host.all_loads(host) if load.request == action.request), None)
+        if load is not None:
+            queue.give_back(load.device)
+            queue.give_tables(load.held)
+        _redo_restart(moment, action.request, queue)
+    elif isinstance(action, ResetHost):
+        for load in host.loads:
+            if load.stage is Stage.WAITING:
+                queue.give_back(load.device)
+                _redo_restart(moment, load.request, queue)
+        for waiting in host.queued:
+            queue.give_back(waiting.device)
+
+
+def _redo_restart(moment: Moment, number: int, queue: _Queue) -> None:
+    """Redo the freeing of a request whose load brought nothing: it waits with empty tables."""
+    old, new = ground.request_of(moment.before, number), ground.request_of(moment.after, number)
+    if old is not None and new is not None and not any(_tables(new)):
+        queue.give_tables(_tables(old))
 
 
 # --- PC-12 ----------------------------------------------------------------------------------------------------------
@@ -357,12 +444,20 @@ def _fields(state: GroupState) -> tuple[object, ...]:
 
 def _all_given_back(moment: Moment) -> Findings:
     world = moment.after
-    if moment.record is None or world.requests or world.steps or world.phase is not Phase.IDLE:
+    if moment.record is None or world.requests or world.steps or world.phase is not Phase.IDLE or _transfers(world):
         return None
-    held = [block for block, count in enumerate(world.pool.ref) if count and block != ground.NULL]
-    if not held and len(world.pool.free) == world.config.num_blocks - 1:
-        return ()
-    return [Evidence.of("blocks are held by nobody", blocks=held, free=len(world.pool.free))]
+    found = []
+    for tier, pool in (("device", world.pool), *((("host", world.host.pool),) if world.host is not None else ())):
+        held = [block for block, count in enumerate(pool.ref) if count and block != ground.NULL]
+        if held or len(pool.free) != len(pool.ref) - 1:
+            found.append(Evidence.of("blocks are held by nobody", tier=tier, blocks=held, free=len(pool.free)))
+    return found
+
+
+def _transfers(world: World) -> bool:
+    """Tell whether a transfer or a pinned hit is left that will give blocks back."""
+    host = world.host
+    return host is not None and any((ground_host.all_stores(host), ground_host.all_loads(host), host.queued, host.pending))
 
 
 def _one_group(moment: Moment) -> Findings:
@@ -473,12 +568,11 @@ LAWS: tuple[Law, ...] = (
     Law(
         "PC-10",
         "S",
-        "When no request is left and nothing runs, every block is free; no deferred free is left behind.",
+        "When no request is left and no step or transfer runs, every block of either pool is free.",
         "vLLM 0.33.0",
         ("M-LEAK-1", "M-LEAK-2"),
-        on=(Finish, Output, Execute, Dispatch),
+        on=(Finish, Output, Execute, Dispatch, CompleteStore, CompleteLoad, ResetHost),
         check=_all_given_back,
-        later=True,
     ),
     Law(
         "PC-11",

@@ -7,7 +7,7 @@ optimistic count of computed tokens stands.
 from __future__ import annotations
 
 from kvproof.core.actions import Allocate, Dispatch, Output
-from kvproof.core.world import NONE, Request, Scheduled, Status, World
+from kvproof.core.world import NONE, Request, Scheduled, World
 from kvproof.spec import ground
 from kvproof.spec.laws.base import WRONG_CONTENT, Evidence, Findings, Law, Moment
 from kvproof.spec.laws.tables import TABLES_CHANGE
@@ -61,6 +61,14 @@ def _states_of(request: Request, group: int) -> set[int]:
     return {column for column, block in enumerate(request.groups[group].table) if block != ground.NULL}
 
 
+def _share_of(moment: Moment, old: Request) -> Scheduled:
+    """Return what an admitted allocation plans; one that loads plans nothing yet, and its next chunk starts behind the load."""
+    action = moment.action
+    if isinstance(action, Allocate) and action.load:
+        return Scheduled(old.request, action.local + action.external, 0, True, action.local)
+    return moment.after.plan.scheduled[-1]
+
+
 def _wanted_states(moment: Moment, old: Request, group: int) -> set[int]:
     """Return the columns in which a request may hold states after an allocation (T21).
 
@@ -71,7 +79,7 @@ def _wanted_states(moment: Moment, old: Request, group: int) -> set[int]:
     """
     config, spec = moment.before.config, moment.before.config.groups[group]
     size, spare, held = spec.block_size, spec.speculative_blocks, _states_of(old, group)
-    entry = moment.after.plan.scheduled[-1]
+    entry = _share_of(moment, old)
     shares = [
         share for step, share in ground.shares(moment.after, old.request) if not ground.is_stale(moment.after, share, step)
     ]
@@ -217,7 +225,7 @@ def _relocated_blocks(moment: Moment) -> Findings:
     if not isinstance(action, Allocate) or record is None:
         return None
     old, new = ground.request_of(moment.before, action.request), ground.request_of(moment.after, action.request)
-    if old is None or new is None or old.status is not Status.RUNNING:
+    if old is None or new is None or not ground.is_admitted(old):
         return None
     moved: list[tuple[int, int, int, int]] = []
     for group, (was, now) in enumerate(zip(old.groups, new.groups, strict=True)):

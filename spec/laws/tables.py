@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvproof.core.actions import Allocate, Dispatch, Drain, Finish, Lookup, Output, Preempt, Withdraw
-from kvproof.core.world import Request, Status, World
+from kvproof.core.world import Request, World
 from kvproof.spec import ground
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
@@ -43,9 +43,9 @@ def _append_only(moment: Moment) -> Findings:
     judged = False
     found: list[Evidence] = []
     for old, new in ground.changed_requests(moment.before, moment.after):
-        if new.status is not Status.RUNNING:
+        if not ground.is_admitted(new):
             continue
-        if old.status is not Status.RUNNING:
+        if not ground.is_admitted(old):
             found += _admitted_in_place(moment, new)
             judged = True
             continue
@@ -72,7 +72,9 @@ def _stable_groups(world: World) -> list[int]:
 
 def _admitted_in_place(moment: Moment, request: Request) -> list[Evidence]:
     """Compare an admitted append-only table with the adopted list; only the owed copy may stand elsewhere."""
-    hit, action = moment.before.hit, moment.action
+    action = moment.action
+    old = ground.request_of(moment.before, request.request)
+    hit = None if old is None else ground.hit_of(moment.before, old)
     if hit is None or not isinstance(action, Allocate):
         return []
     config = moment.after.config
@@ -258,7 +260,7 @@ def _registered_count(moment: Moment) -> Findings:
                 )
             )
         was = old.groups[group].num_cached
-        if old.status is Status.RUNNING and state.num_cached < was and state.num_cached != state.partial_index:
+        if ground.is_admitted(old) and state.num_cached < was and state.num_cached != state.partial_index:
             found.append(
                 Evidence.of(
                     "the registered entries fell without a partial hit",
@@ -282,7 +284,7 @@ def _one_private_block(moment: Moment) -> Findings:
     for request in world.requests:
         for group in groups:
             table = request.groups[group].table
-            wanted = 1 if request.status is Status.RUNNING else 0
+            wanted = 1 if ground.is_admitted(request) else 0
             if len(table) != wanted or ground.NULL in table:
                 found.append(
                     Evidence.of(

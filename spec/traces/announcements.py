@@ -55,9 +55,10 @@ def rows_of(driver: Driver, event: RecordedEvent) -> Iterator[Row]:
     elif isinstance(event, RemovedEvent):
         for key in event.keys:
             yield ("removed", event.tier, event.group, key)
-    elif event.tokens_id is None:
+    elif event.tier == "host" or event.tokens_id is None:
+        # The host's records are written one per key (T28).
         for key in event.keys:
-            yield ("stored", event.tier, event.group, key, event.parent, event.block_size, None)
+            yield ("stored", event.tier, event.group, key, event.parent, event.block_size, event.tokens_id)
     else:
         tokens = payload_source(driver, event)
         for key in event.keys:

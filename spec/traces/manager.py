@@ -15,8 +15,9 @@ from kvproof.core.records import NONE, Record
 from kvproof.core.world import Status
 from kvproof.spec.traces import announcements
 from kvproof.spec.traces.driver import Diverged, Driver, equal, lists
-from kvproof.spec.traces.format import EndStepResult
+from kvproof.spec.traces.format import EndStepResult, StepResult
 from kvproof.spec.traces.read import Operation, Recording
+from kvproof.spec.traces.state import RecordedState
 
 
 @define(slots=True)
@@ -34,6 +35,10 @@ class Manager:
         if handler is None:
             raise Diverged("operation", "an operation the model covers", operation.op)
         handler(self, operation)
+
+    def compare(self, state: RecordedState) -> None:
+        """Compare the whole state after an operation with the recorded one. Raises Diverged."""
+        self.driver.compare(state, self.drained)
 
     def request(self, operation: Operation) -> int:
         """Return the model's id of the request that an operation names."""
@@ -124,7 +129,9 @@ def _end_step(manager: Manager, operation: Operation) -> None:
     _result(operation, handoffs=handoffs, copies=copies)
     _compare_zeroed(drain, operation)
     built = driver.act(act.BuildMetadata())
-    _compare_transfers(driver, built, operation)
+    compare_transfers(driver, built, operation)
+    if driver.config.offload is not None and operation.result is not None:
+        announcements.compare(driver, operation.events or [])
     dispatch = driver.act(act.Dispatch())
     scheduled = sorted((driver.name_of(request), amount) for request, amount in dispatch.scheduled)
     equal("scheduled", scheduled, sorted(args.scheduled))
@@ -137,7 +144,7 @@ def _end_step(manager: Manager, operation: Operation) -> None:
 
 
 def _compare_zeroed(drain: Record, operation: Operation) -> None:
-    """Compare the zero list: a manager driven directly leaves the destinations of loads on it, in the order of taking (T0 b)."""
+    """Compare the zero list: a manager driven directly leaves destinations of loads on it, as taken (T0 b)."""
     if operation.result is None:
         return
     recorded = operation.result.zeroed
@@ -145,11 +152,11 @@ def _compare_zeroed(drain: Record, operation: Operation) -> None:
     equal("zeroed, loaded", list(drain.destinations), [block for block in recorded if block in drain.destinations])
 
 
-def _compare_transfers(driver: Driver, built: Record, operation: Operation) -> None:
-    """Compare what the metadata of a step says with the recorded store, load, flush and events."""
+def compare_transfers(driver: Driver, built: Record, operation: Operation) -> None:
+    """Compare what the metadata of a step says with the recorded store, load and flush. Raises Diverged."""
     if operation.result is None:
         return
-    result: EndStepResult = operation.result
+    result: EndStepResult | StepResult = operation.result
     store = {
         "event": built.store_event,
         "device": list(built.store_device),
@@ -166,7 +173,6 @@ def _compare_transfers(driver: Driver, built: Record, operation: Operation) -> N
     equal("load", None if built.load_event == NONE else load, _plain(result.load))
     if driver.config.offload is not None:
         equal("flush", built.flush, result.flush)
-        announcements.compare(driver, operation.events or [])
 
 
 def _plain(part: object) -> object:

@@ -12,7 +12,7 @@ from kvproof.core.config import Config, Group, Profile, configure
 from kvproof.core.errors import ConfigError
 from kvproof.core.offload.settings import Offload
 from kvproof.core.offload.state import NONE, Host, Load, Queued, Store
-from kvproof.core.pool import NO_KEY, Pool
+from kvproof.core.pool import NO_KEY, NULL_BLOCK, Pool
 from kvproof.core.world import Request, Status, World
 from kvproof.spec.traces.format import Config as RecordedConfig
 from kvproof.spec.traces.format import Header, HostConfig
@@ -34,8 +34,6 @@ STATUS = {
 def uncovered(header: Header) -> str | None:
     """Say what in a recording the model does not cover yet, or None if it covers everything."""
     config = header.config
-    if header.engine.level != "manager":
-        return "scheduler-level recordings"
     for group in config.groups:
         if group.kind not in KINDS:
             return f"{group.kind} groups"
@@ -47,6 +45,7 @@ def uncovered(header: Header) -> str | None:
 def model_config(header: Header, profile: Profile) -> Config:
     """Return the model's configuration for a recorded one. Raises ConfigError if the model cannot take it."""
     config = header.config
+    batches = 1 if config.scheduler is None else config.scheduler.concurrent_batches
     reason = uncovered(header)
     if reason is not None:
         raise ConfigError(f"the model does not cover {reason} yet")
@@ -68,14 +67,33 @@ def model_config(header: Header, profile: Profile) -> Config:
         num_blocks=config.num_device_blocks,
         retention=config.retention_interval,
         max_running=config.max_running,
-        max_chunk=config.max_step_tokens,
+        max_chunk=most_tokens(header),
+        long_prefill=largest_prefill(header),
         clip_block_size=config.clip_block_size,
         use_eagle=config.use_eagle,
         num_draft_tokens=config.num_draft_tokens,
         events=config.host is not None and config.host.events,
+        defer_block_free=config.host is not None and batches > 1,
+        max_steps_in_flight=batches,
         offload=None if config.host is None else offload(config.host),
         profile=profile,
     )
+
+
+def most_tokens(header: Header) -> int:
+    """Return the most tokens of a step; the driver of a manager-level recording lets one token with its drafts pass it."""
+    config = header.config
+    if header.engine.level != "manager":
+        return config.max_step_tokens
+    return max(config.max_step_tokens, 1 + config.num_draft_tokens)
+
+
+def largest_prefill(header: Header) -> int | None:
+    """Return the limit of a prefill chunk where it is not that of a step."""
+    config = header.config
+    if config.scheduler is not None:
+        return config.scheduler.long_prefill_token_threshold or None
+    return config.max_step_tokens if config.max_step_tokens < most_tokens(header) else None
 
 
 def offload(host: HostConfig) -> Offload:
@@ -181,8 +199,17 @@ class Projector:
             "handoffs": [
                 (self.names[request], group, block, boundary) for request, group, block, boundary in by_group(plan.handoffs, 1)
             ],
-            "deferred_frees": [],
+            "deferred_frees": [
+                (waiting.fence, [block for table in waiting.tables for block in without_head(table)])
+                for waiting in world.deferred
+            ],
         }
+
+
+def without_head(table: Sequence[int]) -> Sequence[int]:
+    """Return a table without the null entries it begins with, as the recorded engine holds it back."""
+    head = next((at for at, block in enumerate(table) if block != NULL_BLOCK), len(table))
+    return table[head:]
 
 
 def digest(tokens: Sequence[int]) -> str:

@@ -1,7 +1,7 @@
 """Replay recordings operation by operation: does the profile predict everything, and do the laws hold on it?
 
-``manager`` says which actions an operation is, ``driver`` applies them and compares. ``DECLARED`` lists every difference
-between the recorded driver and the model.
+``manager`` and ``scheduler`` say which actions an operation is, ``driver`` applies them and compares. ``DECLARED`` lists
+every difference between the recorded driver and the model.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from kvproof.spec.traces.driver import Diverged, Driver
 from kvproof.spec.traces.errors import ReplayError
 from kvproof.spec.traces.manager import Manager, recorded_outputs
 from kvproof.spec.traces.read import Operation, Recording
+from kvproof.spec.traces.scheduler import Scheduler
 
 DECLARED: tuple[tuple[str, str], ...] = (
     (
@@ -116,15 +117,15 @@ def replay(recording: Recording, laws: Sequence[Law] = (), profile: Profile | No
     for name, expected, recorded in project.resolved_differences(config, recording.config):
         outcome.divergence = Divergence(recording.name, -1, "header", name, expected, recorded)
         return outcome
-    manager = Manager(Driver(recording.name, config, Judge(laws), recorded_outputs(recording)))
-    driver = manager.driver
+    performer = performer_of(recording, config, Judge(laws))
+    driver = performer.driver
     outcome.violations += driver.judge.configuration(config)
     refused = False
     for operation, state in recording.states():
         driver.index = operation.index
         try:
-            manager.perform(operation)
-            driver.compare(state, manager.drained)
+            performer.perform(operation)
+            performer.compare(state)
         except Diverged as found:
             outcome.divergence = _divergence(recording, operation, found)
             refused = found.refused
@@ -134,12 +135,19 @@ def replay(recording: Recording, laws: Sequence[Law] = (), profile: Profile | No
     outcome.premises = driver.judge.premises
     last = recording.operations[-1]
     if last.raised is not None:
-        outcome.raised = _why_raised(manager, last, outcome, refused)
+        outcome.raised = _why_raised(performer, last, outcome, refused)
         if outcome.divergence is None and not outcome.raised.refused:
             found = Diverged("the engine raised", "a result", last.raised)
             outcome.divergence = _divergence(recording, last, found)
     outcome.actions = driver.actions
     return outcome
+
+
+def performer_of(recording: Recording, config: Config, judge: Judge) -> Manager | Scheduler:
+    """Return what performs the operations of a recording, by its level."""
+    if recording.header.engine.level == "scheduler":
+        return Scheduler(Driver(recording.name, config, judge, early_outputs=False), recording.config)
+    return Manager(Driver(recording.name, config, judge, recorded_outputs(recording)))
 
 
 def _divergence(recording: Recording, operation: Operation, found: Diverged) -> Divergence:
@@ -148,12 +156,12 @@ def _divergence(recording: Recording, operation: Operation, found: Diverged) -> 
     )
 
 
-def _why_raised(manager: Manager, last: Operation, outcome: Replay, refused: bool) -> Raised:
+def _why_raised(performer: Manager | Scheduler, last: Operation, outcome: Replay, refused: bool) -> Raised:
     """Say what came before the engine's exception: a broken law, an action out of contract, or neither.
 
     The last operation is tried on the model, unless the replay ended before it; nothing there is judged or compared.
     """
-    driver = manager.driver
+    driver = performer.driver
     broken = min(driver.violations, key=lambda violation: violation.position, default=None)
     law_operation = -1 if broken is None else driver.places[broken.position]
     reason, place = "", -1
@@ -163,7 +171,7 @@ def _why_raised(manager: Manager, last: Operation, outcome: Replay, refused: boo
     else:
         driver.index, driver.judge = last.index, Judge(())
         try:
-            manager.perform(last)
+            performer.perform(last)
         except Diverged as found:
             what = "" if found.refused else f"{found.what} is {found.recorded!r}, possible is "
             reason, place = f"{what}{found.expected}", last.index

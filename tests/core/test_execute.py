@@ -132,16 +132,14 @@ def test_several_block_ends_in_one_step() -> None:
     assert reads(driver) == ((0, 1, 5, driver.tables(0)[1][5], 8),)
 
 
-def test_drafts_follow_one_token_of_a_running_request() -> None:
-    """3.6: behind a longer chunk, or at admission, the column of the state before rejected drafts could be null."""
+def test_drafts_follow_one_token() -> None:
+    """3.6, C-58: behind a longer chunk the column of the state before rejected drafts could be null; one token may be the first."""
     driver = drafting(prompt=20)
     driver.submit(1, 3)
     driver.submit(2, 1)
-    driver.do(act.BeginStep(), act.Allocate(0, 2, drafts=(51,)))
-    for request, amount in ((1, 4), (2, 2)):
-        driver.do(act.Lookup(request))
-        refused = steps.refusal(driver.world, act.Allocate(request, amount, drafts=(51,)))
-        assert type(refused) is errors.MisplacedDrafts
+    driver.do(act.BeginStep(), act.Allocate(0, 2, drafts=(51,)), act.Lookup(1))
+    assert type(steps.refusal(driver.world, act.Allocate(1, 4, drafts=(51,)))) is errors.MisplacedDrafts
+    driver.do(act.Lookup(2), act.Allocate(2, 2, drafts=(51,)))
     attention = Driver(configure((Group(FULL, 16),), num_blocks=20, num_draft_tokens=1))
     attention.submit(1, 3)
     attention.do(act.BeginStep(), act.Lookup(1), act.Allocate(1, 4, drafts=(51,)))

@@ -170,15 +170,17 @@ def test_preempted_blocks_serve_the_plan_although_a_step_still_reads_them() -> N
     assert driver.world.pool.key_node[kept] != -1
 
 
-def test_between_plans_nobody_is_preempted_in_flight() -> None:
-    """T31: a cache reset preempts requests at rest."""
+def test_a_cache_reset_preempts_in_flight() -> None:
+    """T31, C-57: between plans, too, a request may have a step in flight; what it samples arrives late."""
     driver = Driver(attention())
     driver.submit(0, 20)
     admit(driver, 0, 16)
-    assert refused(driver, act.Preempt(0)) is errors.StatusError
-    assert refused(driver, act.Preempt(0, drop_stale=True)) is errors.StatusError
-    driver.do(act.BeginStep())
-    assert refused(driver, act.Preempt(0)) is None
+    driver.do(act.Preempt(0, drop_stale=True))
+    assert (driver.request(0).stale, driver.request(0).drop_stale) == (16, True)
+    assert driver.do(act.ResetCache()).done is True
+    run(driver)
+    driver.do(act.Output(0))
+    assert (driver.request(0).stale, driver.request(0).computed) == (0, 0)
 
 
 def test_undrained_handoffs_of_the_victim_vanish_and_queued_copies_run() -> None:

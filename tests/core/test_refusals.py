@@ -10,7 +10,7 @@ from attrs import evolve
 
 from kvproof.core import actions as act
 from kvproof.core import errors, plans, pool, worker
-from kvproof.core.config import Group, configure
+from kvproof.core.config import Group, Offload, configure
 from kvproof.core.kinds import copying, full_attention
 from kvproof.core.step import refusal, step
 from kvproof.core.work import Work
@@ -161,6 +161,54 @@ def crowded() -> Driver:
     return driver
 
 
+def hosted(**settings: Any) -> Driver:
+    """FA4 and Mamba4 at N=2 with a host tier; request 0 was stored, request 1 resends it and the device forgot it."""
+    driver = fresh(offload=Offload(num_blocks=16), **settings)
+    for amount in (12, 2):
+        driver.do(act.BeginStep())
+        driver.allocate(0, amount)
+        whole_step(driver)
+    driver.do(act.Finish(0), act.BeginStep())
+    whole_step(driver)
+    assert driver.world.host is not None
+    for store in driver.world.host.stores:
+        driver.do(act.RunStore(store.event), act.CompleteStore(store.event))
+    driver.do(act.ResetCache())
+    driver.submit(1, 14)
+    driver.do(act.BeginStep(), act.Lookup(1))
+    return driver
+
+
+def whole_step(driver: Driver) -> None:
+    """Dispatch the open plan, execute it whole, and process its outputs."""
+    driver.dispatch()
+    driver.do(*(act.Execute(part) for part in driver.world.config.parts))
+    if driver.world.steps:
+        driver.output()
+
+
+def externally_hit() -> Driver:
+    """The host's hit of 12 tokens is pinned."""
+    driver = hosted()
+    assert driver.do(act.LookupExternal(1, 0)).external == 12
+    return driver
+
+
+def loading() -> Driver:
+    """The load is handed over."""
+    driver = externally_hit()
+    driver.do(act.Allocate(1, 0, 0, 12, load=True))
+    whole_step(driver)
+    return driver
+
+
+def considered() -> Driver:
+    """The load is handed over, and a plan is open."""
+    driver = loading()
+    driver.do(act.BeginStep())
+    return driver
+
+
 CASES: list[tuple[Callable[[], Driver], act.Action, type[errors.Refusal]]] = [
     (planning, act.Submit(1, (1,)), errors.PhaseError),
     (planning, act.BeginStep(), errors.PhaseError),
@@ -187,7 +235,6 @@ CASES: list[tuple[Callable[[], Driver], act.Action, type[errors.Refusal]]] = [
     (dispatched, act.BeginStep(), errors.StepInFlight),
     (replanning, act.Lookup(0), errors.StatusError),
     (planning, act.Preempt(0), errors.StatusError),
-    (executed, act.Preempt(0), errors.StatusError),
     (scheduled, act.Allocate(0, 1), errors.AlreadyScheduled),
     (scheduled, act.Preempt(0), errors.AlreadyScheduled),
     (replanning, act.Withdraw(0), errors.NotScheduled),
@@ -235,6 +282,38 @@ CASES: list[tuple[Callable[[], Driver], act.Action, type[errors.Refusal]]] = [
     (fresh, act.AppendRows(8, ((1,), ())), errors.RowInUse),
     (fresh, act.AppendRows(-1, ((1,), ())), errors.RowInUse),
     (fresh, act.AppendRows(1, ((), (1,) * 17)), errors.RowCapacityExceeded),
+    (planning, act.LookupExternal(0, 0), errors.NoHostTier),
+    (looked_up, act.Allocate(0, 0, 0, 8, load=True), errors.NoHostTier),
+    (planning, act.Promote(0), errors.NoHostTier),
+    (fresh, act.RunStore(0), errors.NoHostTier),
+    (fresh, act.RunLoad(0), errors.NoHostTier),
+    (fresh, act.CompleteStore(0), errors.NoHostTier),
+    (fresh, act.CompleteLoad(0), errors.NoHostTier),
+    (fresh, act.ResetHost(), errors.NoHostTier),
+    (fresh, act.ReadCounters(), errors.NoHostTier),
+    (loading, act.LookupExternal(1, 0), errors.PhaseError),
+    (loading, act.Promote(1), errors.PhaseError),
+    (considered, act.CompleteLoad(1), errors.PhaseError),
+    (considered, act.CompleteStore(0), errors.PhaseError),
+    (considered, act.ResetHost(), errors.PhaseError),
+    (considered, act.ReadCounters(), errors.PhaseError),
+    (hosted, act.Allocate(1, 0, 0, 12, load=True), errors.LoadMismatch),
+    (externally_hit, act.Allocate(1, 1, 0, 12, load=True), errors.LoadMismatch),
+    (externally_hit, act.Allocate(1, 0, 0, 12, 2, load=True), errors.LoadMismatch),
+    (externally_hit, act.Allocate(1, 0, 8, 12, load=True), errors.LoadMismatch),
+    (externally_hit, act.Allocate(1, 0, 0, 8, load=True), errors.LoadMismatch),
+    (externally_hit, act.LookupExternal(1, -8), errors.LookupMismatch),
+    (externally_hit, act.LookupExternal(1, 16), errors.LookupMismatch),
+    (considered, act.Lookup(1), errors.LoadRunning),
+    (considered, act.LookupExternal(1, 0), errors.LoadRunning),
+    (considered, act.Allocate(1, 2), errors.LoadRunning),
+    (considered, act.Promote(1), errors.LoadRunning),
+    (considered, act.Preempt(1), errors.StatusError),
+    (externally_hit, act.Promote(1), errors.NothingLoaded),
+    (loading, act.CompleteLoad(1), errors.NothingLoaded),
+    (loading, act.CompleteLoad(2), errors.NothingLoaded),
+    (loading, act.RunLoad(1), errors.TransferOrder),
+    (loading, act.RunStore(0), errors.TransferOrder),
 ]
 
 

@@ -19,6 +19,7 @@ DATA = {
     "kvproof.core.pool": {"Pool", "NULL_BLOCK", "NO_KEY"},
     "kvproof.core.contents": {"GARBAGE", "UNWRITTEN"},
     "kvproof.core.config": {"Config", "Group", "Profile"},
+    "kvproof.core.offload.state": None,
 }
 # Laws about a function of the model call it as the thing judged; module -> what, and why.
 JUDGED = {
@@ -29,7 +30,7 @@ JUDGED = {
 }
 FILES = [
     *sorted((ROOT / "spec" / "laws").glob("*.py")),
-    *(ROOT / "spec" / file for file in ("ground.py", "naive.py", "naive_hits.py")),
+    *(ROOT / "spec" / file for file in ("ground.py", "ground_host.py", "naive.py", "naive_hits.py")),
 ]
 
 

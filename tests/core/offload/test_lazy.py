@@ -84,13 +84,17 @@ def test_the_cursor_stays_where_the_walk_ended() -> None:
 
 def test_what_the_host_has_is_not_stored_again() -> None:
     """A free block whose key is on the host is passed (T33)."""
-    driver = finished(num_blocks=6)
-    driver.empty_step()
-    driver.complete(0)
-    driver.empty_step()
-    driver.complete(1)
+    driver = finished(num_blocks=6, chunk=4)
+    assert [driver.empty_step().store_device for _ in range(3)] == [(4, 3), (2,), (1,)]
+    for event in range(3):
+        driver.complete(event)
+    assert driver.world.pool.free == (5, 4, 3, 2, 1)
+    driver.submit(1, (7,) * 4)
+    driver.chunk(1, 4)
+    driver.do(act.Finish(1))
+    assert driver.empty_step().store_device == (5,)
     assert driver.empty_step().store_event == -1
-    assert driver.empty_step().store_event == -1
+    assert driver.host.cursor == 3
 
 
 def test_nothing_of_the_eager_mode_happens() -> None:

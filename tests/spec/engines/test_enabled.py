@@ -10,6 +10,7 @@ from kvproof.core.errors import (
     REFUSALS,
     ChunkNotClipped,
     ContractBroken,
+    NoHostTier,
     OutputPending,
     PoolExhausted,
     Refusal,
@@ -20,10 +21,20 @@ from kvproof.core.errors import (
 from kvproof.core.world import GroupState, Phase, Request, new_world
 from kvproof.spec import judge as judges
 from kvproof.spec import macros
-from kvproof.spec.engines import amounts, disabled, rules, scopes, walk
+from kvproof.spec.engines import amounts, disabled, host_refused, rules, scopes, walk
 from kvproof.spec.engines import enabled as lists
 
 NAMES = [scope.name for scope in scopes.ALL]
+HOST_ACTIONS = (
+    act.LookupExternal,
+    act.Promote,
+    act.RunStore,
+    act.RunLoad,
+    act.CompleteStore,
+    act.CompleteLoad,
+    act.ResetHost,
+    act.ReadCounters,
+)
 
 
 def worlds(scope, seeds, steps, every):
@@ -57,7 +68,7 @@ def test_every_enabled_action_is_accepted_and_every_disabled_one_is_refused_with
 
 
 def test_every_refusal_is_asked_for_in_some_world():
-    """All but the two that mean that the model is wrong, and the one for what is no action."""
+    """All but the two that mean that the model is wrong, the one for what is no action, and the one for a missing host."""
     reached: set[type[Refusal]] = set()
     for scope in (*scopes.chosen(True), scopes.by_name("fa4-m4-rows")):
         config = scope.config()
@@ -69,7 +80,19 @@ def test_every_refusal_is_asked_for_in_some_world():
                 moment = judges.attempt(world, walker.propose(world))
                 walker.observe(moment)
                 world = moment.after
-    assert reached == set(REFUSALS) - {ContractBroken, PoolExhausted, UnknownAction}
+    assert reached == set(REFUSALS) - {ContractBroken, PoolExhausted, UnknownAction, NoHostTier}
+
+
+def test_without_a_host_tier_its_actions_are_refused_and_never_listed():
+    kinds = set(HOST_ACTIONS)
+    for world, limits in worlds(scopes.by_name("fa4-m4-n2"), seeds=2, steps=60, every=5):
+        assert {type(action) for action, _ in host_refused.without_host(world)} == kinds
+        for action, expected in host_refused.without_host(world):
+            moment = judges.attempt(world, action)
+            assert (type(moment.refusal), moment.after) == (expected[0], world)
+        listed = [*lists.enabled(world, limits), *disabled.disabled(world, limits)]
+        assert not kinds.intersection(type(action) for action in listed)
+    assert host_refused.without_host(new_world(scopes.by_name("fa4-host").config())) == []
 
 
 def test_bad_deliveries_are_found_with_a_single_token():
@@ -90,7 +113,7 @@ def test_lists_are_the_same_every_time():
 def test_every_action_of_the_alphabet_occurs_in_both_lists():
     legal: set[type] = set()
     illegal: set[type] = set()
-    for name in ("fa4-m4-n2", "m4-fa4"):
+    for name in ("fa4-m4-n2", "m4-fa4", "fa4-host"):
         for world, limits in worlds(scopes.by_name(name), seeds=8, steps=150, every=1):
             legal.update(type(action) for action in lists.enabled(world, limits))
             illegal.update(type(action) for action in disabled.disabled(world, limits))

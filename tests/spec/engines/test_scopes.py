@@ -45,12 +45,20 @@ FEATURES = {
     "two steps": lambda config, limits: config.max_steps_in_flight > 1,
     "placeholders": lambda config, limits: config.async_outputs,
     "connector": lambda config, limits: bool(config.connectors),
-    "divergent hits": lambda config, limits: bool(config.connectors) and all(config.connectors),
+    "divergent hits": lambda config, limits: bool(config.children) and all(config.children),
     "gate": lambda config, limits: True in limits.gates,
     "extra slots": lambda config, limits: any(limits.lookahead),
     "expansion": lambda config, limits: config.append_expansion > 1,
     "small steps": lambda config, limits: config.max_chunk < config.max_model_len,
     "events": lambda config, limits: config.events,
+    "eager host": lambda config, limits: config.offload is not None and config.offload.mode == "eager",
+    "lazy host": lambda config, limits: config.offload is not None and config.offload.mode == "lazy",
+    "two workers": lambda config, limits: config.offload is not None and config.offload.workers > 1,
+    "held loads": lambda config, limits: config.offload is not None and config.offload.hold_loads,
+    "stores with the next step": lambda config, limits: (
+        config.offload is not None and config.offload.store_submission == "next_step"
+    ),
+    "late flush": lambda config, limits: config.offload is not None and config.offload.flush == "before_forward",
 }
 
 IMPOSSIBLE = {
@@ -61,6 +69,13 @@ IMPOSSIBLE = {
     ("window, E > H", "pinned junctions"): "3.1: junctions are pinned under fine-grained hits, 2.4 condition 4",
     ("two ranks", "four ranks"): "one value",
     ("sparse", "intervals"): "one value",
+    ("eager host", "lazy host"): "one value",
+    ("divergent hits", "eager host"): "T13: a host tier cannot load a divergent hit, and all connectors must",
+    ("divergent hits", "lazy host"): "T13",
+    ("divergent hits", "two workers"): "T13",
+    ("divergent hits", "held loads"): "T13",
+    ("divergent hits", "stores with the next step"): "T13",
+    ("divergent hits", "late flush"): "T13",
 }
 
 

@@ -1,0 +1,154 @@
+"""Carrying a world to quiet under fairness: every step executes, every copy completes, every request ends (5.13).
+
+Only what an engine would do by itself happens: the open plan is closed, steps run and deliver, copies run in their order, all
+workers report, loads are promoted, requests finish, and empty steps carry what waits for one. What is legal is read off the
+world as in ``enabled``; a refusal on the way is kept and ends the walk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import define, field
+
+from kvproof.core import actions as act
+from kvproof.core.actions import Action
+from kvproof.core.errors import Refusal
+from kvproof.core.offload.state import Stage
+from kvproof.core.world import Phase, Status, World
+from kvproof.spec import judge
+from kvproof.spec.engines import flight, host
+from kvproof.spec.laws.base import Moment
+
+TOKEN = 0
+"""What an output samples where it must bring a token."""
+
+MOST_ROUNDS = 64
+"""More rounds than any world of a scope needs: what is not quiet then never will be."""
+
+PLANS: dict[Phase, Action] = {
+    Phase.PLAN_RUNNING: act.Drain(),
+    Phase.PLAN_WAITING: act.Drain(),
+    Phase.DRAINED: act.BuildMetadata(),
+    Phase.BUILT: act.Dispatch(),
+}
+
+
+@define(slots=True)
+class Drained:
+    """A world on its way to quiet: where it began, where it is, what was done, and the refusal that ended it, if any."""
+
+    start: World
+    world: World
+    moments: list[Moment] = field(factory=list)
+    refusal: Refusal | None = None
+    asked: int = 0
+    """Empty steps that were made because the tier said that stores were pending."""
+
+    @classmethod
+    def of(cls, world: World) -> Drained:
+        """Begin at a world, in any phase."""
+        return cls(world, world)
+
+    def do(self, action: Action) -> bool:
+        """Do one action; tell whether it was accepted."""
+        moment = judge.attempt(self.world, action)
+        self.moments.append(moment)
+        if moment.refusal is not None:
+            self.refusal = moment.refusal
+            return False
+        self.world = moment.after
+        return True
+
+
+def settle(drained: Drained) -> bool:
+    """Close the plan, execute and deliver every step, run and report every copy that a step has handed over."""
+    while True:
+        action = next(_pending(drained.world), None)
+        if action is None:
+            return True
+        if not drained.do(action):
+            return False
+
+
+def _pending(world: World) -> Iterator[Action]:
+    """Yield what is under way in a world, the first thing to be done first."""
+    if world.phase is not Phase.IDLE:
+        yield PLANS[world.phase]
+        return
+    part = flight.next_part(world)
+    if part is not None:
+        yield act.Execute(part)
+    for number in flight.outputs_due(world):
+        yield act.Output(number, _delivered(world, number))
+    yield from host.copies(world)
+    for store, acks in host.acks_left(world):
+        yield act.CompleteStore(store.event, acks)
+    for load in host.loads(world):
+        if load.stage is Stage.COPIED:
+            yield act.CompleteLoad(load.request)
+
+
+def _delivered(world: World, number: int) -> tuple[int, ...]:
+    """Return what the due output of a request brings: one token where it must, no draft accepted."""
+    return (TOKEN,) if flight.most_delivered(world, number) > 0 else ()
+
+
+def empty_step(drained: Drained) -> bool:
+    """Make a step in which nothing is scheduled, promote what may be, and settle."""
+    if not drained.do(act.BeginStep()):
+        return False
+    for request in host.promotable(drained.world):
+        if not drained.do(act.Promote(request.request)):
+            return False
+    return settle(drained)
+
+
+def steps_until_quiet(drained: Drained, asked_only: bool = False) -> bool:
+    """Make empty steps until no transfer is left; ``asked_only``: only while the tier says that stores are pending (LV-7)."""
+    for _ in range(MOST_ROUNDS):
+        if not (pending_work(drained) if asked_only else waits_for_a_step(drained.world)):
+            return True
+        drained.asked += 1
+        if not empty_step(drained):
+            return False
+    return True
+
+
+def pending_work(drained: Drained) -> bool:
+    """Return what the last step, finish or completion said about pending stores."""
+    told = (moment.record for moment in reversed(drained.moments) if isinstance(moment.action, TELLS))
+    return next((record.pending_work for record in told if record is not None), False)
+
+
+TELLS = (act.Dispatch, act.Finish, act.CompleteStore)
+
+
+def waits_for_a_step(world: World) -> bool:
+    """Tell whether a transfer is not complete, or a loaded request waits to be considered: only a further step helps."""
+    if world.host is None:
+        return False
+    return bool(host.stores(world) or world.host.queued or host.loads(world) or host.promotable(world))
+
+
+def drain(world: World) -> Drained:
+    """Carry a world to quiet: first what runs, then the loads, then every request ends, then what these left."""
+    drained = Drained.of(world)
+    if not settle(drained):
+        return drained
+    for _ in range(MOST_ROUNDS):
+        if not (host.loads(drained.world) or host.promotable(drained.world)):
+            break
+        if not empty_step(drained):
+            return drained
+    return finish_all(drained)
+
+
+def finish_all(drained: Drained) -> Drained:
+    """Let every request that is not loading end, then step until nothing is pending."""
+    for request in drained.world.requests:
+        if request.status is not Status.LOADING and not drained.do(act.Finish(request.request)):
+            return drained
+    if settle(drained) and steps_until_quiet(drained):
+        settle(drained)
+    return drained
