@@ -35,6 +35,7 @@ class Profile:
     positional_ids: Literal["table", "accumulated"] = "table"
     finish_tail: Literal["registered", "prompt"] = "registered"
     finish_tail_groups: Literal["every", "first"] = "every"
+    offered_cut: Literal["entries", "rank_blocks"] = "entries"
     prompt_tail: Literal["P-1", "P"] = "P-1"
     partial_key_after_promotion: Literal["readd", "drop"] = "readd"
     zero_recurrent: Literal["no", "yes"] = "no"
@@ -64,6 +65,7 @@ VLLM_0_33_0 = Profile(
     positional_ids="accumulated",
     finish_tail="prompt",
     finish_tail_groups="first",
+    offered_cut="rank_blocks",
 )
 PROFILES: tuple[Profile, ...] = (SOUND, VLLM_0_33_0)
 

@@ -227,14 +227,19 @@ def null_at_finish(world: World, request: Request) -> tuple[World, Request]:
 def offered_tables(config: Config, request: Request) -> tuple[tuple[int, ...], ...]:
     """Return the tables that connectors are given at the end of a request (T32.3).
 
-    Attention tables up to the computed tokens, counted in blocks of one rank; the others whole.
+    Attention tables up to the entry in which the computed tokens end; the others whole.
     """
     return tuple(
-        state.table[: geometry.ceil_div(request.computed, config.groups[group].block_size)]
+        state.table[: geometry.ceil_div(request.computed, offered_unit(config, group))]
         if group in config.positional
         else state.table
         for group, state in enumerate(request.groups)
     )
+
+
+def offered_unit(config: Config, group: int) -> int:
+    """Return the tokens of an entry by which an offered table is cut: E, by a profile those of one rank's block (C-46)."""
+    return config.sizes[group] if config.profile.offered_cut == "entries" else config.groups[group].block_size
 
 
 def producer_tails(request: Request) -> tuple[tuple[int, int, int], ...]:

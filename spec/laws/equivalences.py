@@ -96,6 +96,7 @@ LAWS: tuple[Law, ...] = (
         "rank with bs*N where the gate gives the same answer.",
         source="#50493",
         faults=("M-GATE-1", "M-GEO-5", "M-PUB-36"),
+        bent_by=(("offered_cut", "rank_blocks"),),
         check_run=_ranks_are_block_size,
     ),
 )
