@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from kvproof.core import connectors
 from kvproof.core.offload import external, lazy
 from kvproof.spec.cli import main
 from kvproof.spec.commands.check import wide_console
@@ -244,6 +245,13 @@ def test_a_host_tier_replaces_its_own_connector() -> None:
     config = model.configure(known, 8, 16)
     assert (config.connectors, config.children) == ((), (False,))
     assert model.other_connectors(pair(connectors=[connector(True)])) == (True,)
+
+
+def test_connectors_of_the_deployments_say_what_is_known_of_them() -> None:
+    """T13: what a shipped deployment says of a connector is what its name stands for."""
+    for known in catalogue.everything():
+        for item in known.settings.connectors:
+            assert item.divergent.value == connectors.supports_divergent_hits(connectors.Connector(item.name)), known.name
 
 
 # --- rules and model agree ------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kvproof.core import actions as act
@@ -11,16 +13,23 @@ from tests.core.offload.loading import Loading
 from tests.offloading import FULL, MAMBA, STABLE, hosted, outcomes, pairs
 
 
-def fixture(base: int = 16, **settings: object) -> Loading:
+def fixture(base: int = 16, **settings: Any) -> Loading:
     """The sizes of the upstream fixture: attention blocks of the base, Mamba blocks of 4 times it, N=4, retention 0, 8 host blocks."""
     groups = (Group(FULL, base), Group(MAMBA, 4 * base))
-    given = {"dcp_size": 4, "retention": 0, "num_blocks": 16, "offload": Offload(num_blocks=8), "max_model_len": 512}
+    given: dict[str, Any] = {
+        "dcp_size": 4,
+        "retention": 0,
+        "num_blocks": 16,
+        "offload": Offload(num_blocks=8),
+        "max_model_len": 512,
+    }
     return Loading(hosted(*groups, **{**given, **settings}))
 
 
-def fine(ranks: int = 4, **settings: object) -> Loading:
+def fine(ranks: int = 4, **settings: Any) -> Loading:
     """FA16 and Mamba16: hits may end inside an attention block of several ranks."""
-    return Loading(hosted(Group(FULL, 16), Group(MAMBA, 16), **{"dcp_size": ranks, "retention": 0, **settings}))
+    given: dict[str, Any] = {"dcp_size": ranks, "retention": 0, **settings}
+    return Loading(hosted(Group(FULL, 16), Group(MAMBA, 16), **given))
 
 
 def test_hybrid_store_uses_resolved_group_block_sizes() -> None:
