@@ -158,13 +158,13 @@ def without_room(index: int, ready: int) -> int:
 def entry_meta(world: World, request: Request, group: int, index: int, choice: Choice, block: int) -> Meta:
     """Return what the events of a block at a table index will say: (prefix node, payload tokens) per key (T26).
 
-    One for every known hash boundary of the entry, the primary key at the edge with E tokens and the others with H. A primary
-    key that is none of these, by a profile, comes last (3.1, field ``positional_ids``).
+    One for every known hash boundary of the entry, that of its edge with E tokens and the others with H. A primary key that is
+    none of these, by a profile, comes last (3.1, field ``positional_ids``); the edge is then an inner boundary like the others.
     """
     unit, size = world.config.hash_block_size, entry_size(world.config, group)
-    primary = choice.device.key_node[block]
-    boundaries = range(index * size + unit, min((index + 1) * size, request.num_tokens) + 1, unit)
+    primary, edge = choice.device.key_node[block], (index + 1) * size
+    boundaries = range(index * size + unit, min(edge, request.num_tokens) + 1, unit)
     nodes = [prefixes.ancestor(world.prefixes, request.tip, boundary) for boundary in boundaries]
-    if primary not in nodes:
-        nodes.append(primary)
-    return tuple((node, size if node == primary else unit) for node in nodes)
+    own = primary in nodes
+    items = tuple((node, size if own and at == edge else unit) for node, at in zip(nodes, boundaries, strict=True))
+    return items if own else (*items, (primary, size))

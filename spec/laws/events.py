@@ -369,6 +369,7 @@ LAWS: tuple[Law, ...] = (
         source="vLLM 0.33.0",
         faults=("M-EVT-1", "M-META-4"),
         check=_by_tier(_names_its_tokens),
+        bent_by=(("positional_ids", "accumulated"),),
     ),
     Law(
         id="EV-2",
@@ -390,7 +391,7 @@ LAWS: tuple[Law, ...] = (
         faults=("M-EVT-3", "M-PUB-156"),
         check=_by_tier(_parent_before_the_payload),
         check_run=_parent_announced_before,
-        bent_by=(("partial_parent", "hash"),),
+        bent_by=(("partial_parent", "hash"), ("positional_ids", "accumulated")),
     ),
     Law(
         id="EV-4",

@@ -178,6 +178,7 @@ LAWS: tuple[Law, ...] = (
         faults=("M-META-2",),
         on=(BuildMetadata, Finish),
         check=_describes_its_block,
+        bent_by=(("positional_ids", "accumulated"),),
     ),
     Law(
         id="IP-3",
@@ -205,5 +206,6 @@ LAWS: tuple[Law, ...] = (
         faults=("M-STAB-1",),
         on=(BuildMetadata, Finish, CompleteStore),
         check=_state_events_from_handoffs,
+        bent_by=(("positional_ids", "accumulated"),),
     ),
 )

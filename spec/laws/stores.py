@@ -363,6 +363,7 @@ LAWS: tuple[Law, ...] = (
         faults=("M-STAB-1",),
         on=(BuildMetadata, Finish),
         check=_states_by_handoff,
+        bent_by=(("positional_ids", "accumulated"),),
     ),
     Law(
         id="HO-10",
@@ -373,6 +374,7 @@ LAWS: tuple[Law, ...] = (
         faults=("M-STALE-1",),
         on=(BuildMetadata, Finish),
         check=_block_of_its_place,
+        bent_by=(("positional_ids", "accumulated"),),
     ),
     Law(
         id="HO-11",
@@ -383,5 +385,6 @@ LAWS: tuple[Law, ...] = (
         faults=("M-REPLAY-1",),
         on=(Allocate, Output, Promote, Withdraw),
         check=_keys_stay,
+        bent_by=(("positional_ids", "accumulated"),),
     ),
 )
