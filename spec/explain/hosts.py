@@ -69,7 +69,8 @@ def explain(answer: Answer) -> HostAnswer | None:
     names = model.group_names(answer.deployment)
     labels = {members: answers.class_name(names, members) for members in classes(config)}
     held = {members: _held(facts, members, seen.nodes) for members in labels}
-    own = {key for key in facts.keyed if key[0] in set(seen.nodes)}
+    nodes = frozenset(seen.nodes)
+    own = {key for key in facts.keyed if key[0] in nodes}
     return HostAnswer(
         mode=facts.mode,
         blocks=offload.num_blocks,

@@ -7,6 +7,7 @@ reason. Readers read keys, chunk ends and sizes only.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Protocol
 
 from attrs import field, frozen
@@ -148,11 +149,17 @@ def missing_block(view: View, members: Members, edge: int, kept: Callable[[int],
 
 def retention_text(view: View) -> str:
     """Return what the retention setting keeps, in words."""
-    points = sorted({naive.floor_multiple(point, view.kept) for point in view.resumes})
+    points = _resume_points(view.resumes, view.kept)
     where = " and ".join(f"{point:,}" for point in points)
     if view.config.retention:
         return f"retention {view.config.retention:,} keeps its multiples and {where}"
     return f"retention 0 keeps {where} only"
+
+
+@lru_cache(maxsize=8)
+def _resume_points(resumes: tuple[int, ...], alignment: int) -> tuple[int, ...]:
+    """Return where a resend may resume, in whole alignments; asked for again with every candidate."""
+    return tuple(sorted({naive.floor_multiple(point, alignment) for point in resumes}))
 
 
 def given_up(edge: int) -> Reason:
