@@ -207,7 +207,7 @@ SCOPES: tuple[Scope, ...] = (
         max_model_len=20,
         num_blocks=18,
         num_draft_tokens=1,
-        offload=Offload(num_blocks=14),
+        offload=Offload(num_blocks=5),
     ),
     # Two steps in flight, with loads that wait for them and loads that do not.
     scope(
