@@ -49,7 +49,7 @@ def test_the_json_form_holds_every_law():
     assert list(found) == [law.id for law in laws.ALL]
     assert found["HB-11"]["faults"][0] == "M-GATE-1"
     assert "M-GATE-3" in found["HB-11"]["faults"]
-    assert "M-GEO-1" in found["DS-1"]["faults_later"]
+    assert "M-GEO-1" in found["DS-1"]["faults"]
     assert found["HB-15"]["after"] == ["Lookup"]
     assert found["DS-8"]["judged_on"] == ["run"]
 
