@@ -316,7 +316,7 @@ LAWS: tuple[Law, ...] = (
         "A dispatched step finds blocks in the worker's row at the columns it writes states to, the speculative ones included, "
         "and at the one it reads, which holds the state of the tokens before it.",
         "vLLM 0.33.0, #53142",
-        ("M-MAM-2", "M-PUB-66"),
+        ("M-MAM-2", "M-PUB-66", "M-SPEC-4"),
         on=(Dispatch,),
         check=_state_columns_present,
         bent_by=WRONG_CONTENT,
@@ -326,7 +326,7 @@ LAWS: tuple[Law, ...] = (
         "S",
         "A block that an allocation moves to another column had one reference and no key, leaves its column, and is reported.",
         "vLLM 0.33.0",
-        ("M-MAM-4",),
+        ("M-MAM-4", "M-PUB-69"),
         on=(Allocate,),
         check=_relocated_blocks,
     ),
