@@ -154,9 +154,11 @@ def valid_prefixes(world: World, load: Load) -> tuple[int, ...]:
 
 
 def disturb(world: World) -> list[Action]:
-    """Return what interrupts the host between plans: readings, reports of unknown events, resets (T34, CN-1, CP-11)."""
+    """Return what interrupts the host between plans: readings, reports of events that are over, resets (T34, CN-1, CP-11)."""
     if world.host is None:
         return []
+    if not world.host.next_store:
+        return [act.ReadCounters(), act.ResetHost()]
     return [act.ReadCounters(), act.CompleteStore(unknown_event(world)), act.ResetHost()]
 
 
