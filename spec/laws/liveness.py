@@ -106,7 +106,7 @@ def _admitted_when_it_fits(moment: Moment) -> Findings:
     if request is None or hit is None:
         return None
     covered = request.computed + action.local + action.external
-    if most_blocks(world, covered, covered + action.new_tokens + action.lookahead) > len(world.pool.free):
+    if most_blocks(world, covered, covered + action.new_tokens + action.lookahead) + action.reserved > len(world.pool.free):
         return None
     states = [(group, adopted_state(world, hit, group, action.local)) for group in naive_hits.facts(world.config).recurrent]
     states = [(group, block) for group, block in states if block != NULL_BLOCK]
@@ -201,7 +201,7 @@ def _no_deadlock(moment: Moment) -> Findings:
             sum(gate_holds(config, g, request.num_tokens) for g in groups),
             sum(step_holds(config, g, request, first, first + action.lookahead) for g in groups),
         )
-        if not record.admitted and most <= len(world.pool.free):
+        if not record.admitted and most + action.reserved <= len(world.pool.free):
             return [Evidence.of("the admission gate refuses a request whose caps fit", most=most, **values)]
         windows = [g for g in groups if ground.is_windowed(config.groups[g])]
         needed = sum(window_holds(config, g, request.num_tokens, config.max_chunk) for g in windows)
@@ -214,7 +214,7 @@ def _no_deadlock(moment: Moment) -> Findings:
     end = request.computed + action.local + action.external + action.new_tokens
     slots = min(end + action.lookahead, config.max_model_len)
     most = sum(step_holds(config, g, request, end, slots) for g in groups)
-    if most >= config.num_blocks:
+    if most + action.reserved >= config.num_blocks:
         return None
     if not record.admitted:
         return [Evidence.of("a request alone in the pool is not admitted although its blocks fit", most=most, **values)]
