@@ -6,7 +6,7 @@ import pytest
 
 from kvproof.core import actions as act
 from kvproof.core.config import Group, Offload
-from kvproof.core.offload import lazy
+from kvproof.core.offload import counters, lazy
 from kvproof.core.offload.state import Counters
 from tests.offloading import FULL, MAMBA, STABLE, WINDOW, Hosted, hosted, pairs
 
@@ -124,3 +124,23 @@ def test_events_of_lazy_stores_carry_no_payload() -> None:
         ("host", "stored", 8, 4, ()),
         ("host", "stored", 4, 4, ()),
     ]
+
+
+@pytest.mark.parametrize(("host_blocks", "steps", "ends"), [(7, 200, False), (9, 5, True), (11, 3, True)])
+def test_an_idle_engine_goes_on_storing(host_blocks: int, steps: int, ends: bool) -> None:
+    """Finding lazy-churn: with too few host blocks every step finds something to store, and so asks for another one (LV-7)."""
+    offload = Offload(mode="lazy", num_blocks=host_blocks)
+    driver = Hosted(hosted(Group(FULL, 4), offload=offload, num_blocks=12, max_chunk=8))
+    driver.submit(0, 40)
+    for _ in range(5):
+        driver.chunk(0, 8)
+    driver.do(act.Finish(0))
+    driver.empty_step()
+    made = 0
+    while counters.pending_work(driver.host) and made < 200:
+        running = [store.event for store in driver.host.stores]
+        driver.empty_step()
+        for event in running:
+            driver.complete(event)
+        made += 1
+    assert (made, not counters.pending_work(driver.host)) == (steps, ends)
