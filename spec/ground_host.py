@@ -157,13 +157,19 @@ def stable_groups(config: Config) -> list[int]:
     return [g for g, spec in enumerate(config.groups) if spec.prefix_cacheable and not ground.keeps_snapshots(spec)]
 
 
+def cacheable_tokens(config: Config, group: int, tokens: int) -> int:
+    """Return the tokens that a caching call covers in a group, by the gate that the model has (2.8, PM-4)."""
+    eagle = ground.span(config, group) if group in ground.eagle_groups(config) else 0
+    return naive.cacheable_tokens(tokens, config.fine_grained, ground.scheduler_block(config), eagle)
+
+
 def scanned(world: World, request: Request, group: int, confirmed: int, first: int) -> Iterator[Place]:
     """Yield the places of a group that a scan from column ``first`` covers: whole entries below the confirmed tokens."""
     size = ground.span(world.config, group)
     path = ground.lineage(world.prefixes, request.tip)
     table = request.groups[group].table
     known = min(confirmed, request.num_tokens)
-    ready = min(len(table), ground.cacheable_tokens(world.config, group, known) // size)
+    ready = min(len(table), cacheable_tokens(world.config, group, known) // size)
     for column in range(first, ready):
         yield Place(request.request, group, column, path[(column + 1) * size], table[column])
 
