@@ -174,10 +174,9 @@ def scanned(world: World, request: Request, group: int, confirmed: int, first: i
         yield Place(request.request, group, column, path[(column + 1) * size], table[column])
 
 
-def tail_boundary(config: Config, request: Request) -> int:
-    """Return the one boundary inside a block that a prompt's full attention is keyed at, 0 without one (T9.2, T27)."""
-    eagle = any(group in ground.eagle_groups(config) for group in ground.full_groups(config))
-    limit = request.num_prompt - (0 if eagle else 1)
+def tail_boundary(config: Config, request: Request, group: int) -> int:
+    """Return the one boundary inside a block that a prompt is keyed at in a full-attention group, 0 without one (T9.2, T27)."""
+    limit = request.num_prompt - (0 if group in ground.eagle_groups(config) else 1)
     return naive.floor_multiple(max(limit, 0), config.hash_block_size)
 
 
