@@ -380,8 +380,10 @@ def host_side_pins(world: World) -> Iterator[int]:
     host = world.host
     if host is None:
         return
-    for store in (*host.stores, *host.abandoned_stores, *host.queued):
+    for store in (*host.stores, *host.abandoned_stores):
         yield from store.device
+    for left in host.queued:
+        yield from left.device
     for load in (*host.loads, *host.abandoned_loads):
         yield from load.device
         for table in load.held:

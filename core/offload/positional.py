@@ -137,14 +137,11 @@ def confirmed_tokens(request: Request) -> int:
 def block_at(world: World, request: Request, group: int, block: int, index: int, choice: Choice) -> int:
     """Return the block that a table index denotes now, ``block`` being its entry; NULL_BLOCK if it has none (T26, HO-10).
 
-    Behind a window the entry is null, but the block may still have its key.
+    Behind a window the entry is null, but the block may still have its key. Windows pass known tokens only.
     """
     if block != NULL_BLOCK:
         return block
-    edge = (index + 1) * entry_size(world.config, group)
-    if edge > request.num_tokens:
-        return NULL_BLOCK
-    node = prefixes.ancestor(world.prefixes, request.tip, edge)
+    node = prefixes.ancestor(world.prefixes, request.tip, (index + 1) * entry_size(world.config, group))
     found = pools.find(choice.device, node, group)
     return NULL_BLOCK if found == NO_KEY else found
 
@@ -158,13 +155,15 @@ def without_room(index: int, ready: int) -> int:
 def entry_meta(world: World, request: Request, group: int, index: int, choice: Choice, block: int) -> Meta:
     """Return what the events of a block at a table index will say: (prefix node, payload tokens) per key (T26).
 
-    One for every known hash boundary of the entry, that of its edge with E tokens and the others with H. A primary key that is
-    none of these, by a profile, comes last (3.1, field ``positional_ids``); the edge is then an inner boundary like the others.
+    One for every known hash boundary of the entry, its edge with E tokens and the others with H. A primary key that is none of
+    these, by a profile, comes last with E tokens (3.1, field ``positional_ids``).
     """
     unit, size = world.config.hash_block_size, entry_size(world.config, group)
-    primary, edge = choice.device.key_node[block], (index + 1) * size
+    primary = choice.device.key_node[block]
+    edge = (index + 1) * size
     boundaries = range(index * size + unit, min(edge, request.num_tokens) + 1, unit)
-    nodes = [prefixes.ancestor(world.prefixes, request.tip, boundary) for boundary in boundaries]
-    own = primary in nodes
-    items = tuple((node, size if own and at == edge else unit) for node, at in zip(nodes, boundaries, strict=True))
-    return items if own else (*items, (primary, size))
+    meta = tuple(
+        (prefixes.ancestor(world.prefixes, request.tip, boundary), size if boundary == edge else unit)
+        for boundary in boundaries
+    )
+    return meta if any(node == primary for node, _ in meta) else (*meta, (primary, size))

@@ -100,6 +100,8 @@ LENGTHS: dict[str, int] = {
     "M-HO-6": 16,
     "M-HIT-5": 20,
     "M-MAM-8": 12,
+    "M-SPEC-4": 56,
+    "M-LOAD-8": 55,
     "M-DEF-1": 14,
     "M-RET-1": 21,
     "M-GEO-7": 8,

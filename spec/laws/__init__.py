@@ -10,6 +10,7 @@ from kvproof.spec.laws import (
     copies,
     counters,
     demand,
+    draining,
     equivalences,
     events,
     handoffs,
@@ -83,6 +84,7 @@ ALL: tuple[Law, ...] = _in_order(
         *counters.LAWS,
         *outputs.LAWS,
         *liveness.LAWS,
+        *draining.LAWS,
         *requests.LAWS,
         *events.LAWS,
     )

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from attrs import asdict, frozen
 
 from kvproof.core import geometry, reachability
-from kvproof.core.actions import Dispatch, Execute
+from kvproof.core.actions import BuildMetadata, Dispatch, Execute
 from kvproof.core.config import Config
 from kvproof.core.world import Scheduled, Step, World
-from kvproof.spec import ground, naive, naive_hits
+from kvproof.spec import ground, ground_host, naive, naive_hits
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
 MOST_EVIDENCE = 4
@@ -90,6 +90,38 @@ def _spans_differ(config: Config) -> Iterator[Evidence]:
 def _spans(config: Config) -> Findings:
     """DS-1: E = bs*N iff sharded, for every consumer of it."""
     return _first(_spans_differ(config))
+
+
+def _scanned_entries(moment: Moment) -> Findings:
+    """DS-1 for the host tier: where it has room left, the scan by index passed as many entries as hold confirmed tokens."""
+    world, before, host = moment.before, moment.before.host, moment.after.host
+    if moment.record is None or before is None or host is None or not host.pool.free:
+        return None
+    gone = (*world.plan.preempted, *world.plan.preempted_before)
+    judged = False
+    found = []
+    for entry in world.plan.scheduled:
+        request, was = ground.request_of(world, entry.request), ground_host.track_of(before, entry.request)
+        now = ground_host.track_of(host, entry.request)
+        if request is None or was is None or now is None:
+            continue
+        confirmed = min(request.computed - request.placeholders, request.num_tokens)
+        for group in ground_host.stable_groups(world.config):
+            judged = True
+            first = 0 if entry.request in gone else was.cursors[group]
+            passed = max(first, *(place.column + 1 for place in ground_host.scanned(world, request, group, confirmed, 0)), 0)
+            if now.cursors[group] != passed:
+                found.append(
+                    Evidence.of(
+                        "the host's scan counts blocks of another span",
+                        request=entry.request,
+                        group=group,
+                        confirmed=confirmed,
+                        expected=passed,
+                        actual=now.cursors[group],
+                    )
+                )
+    return found if judged else None
 
 
 # --- DS-2, DS-3, DS-4, DS-10: grids -----------------------------------------------------------------------------------
@@ -382,9 +414,11 @@ LAWS: tuple[Law, ...] = (
         id="DS-1",
         mark="D",
         sentence="A block of group g spans bs*N tokens iff the group is sharded, else bs; every consumer uses this "
-        "span, the worker's rows included.",
+        "span, the worker's rows and the host tier's scan included.",
         source="#54736, offload-scaling",
         faults=("M-GEO-1", "M-GEO-3", "M-GEO-4", "M-GEO-6", "M-PUB-4"),
+        on=(BuildMetadata,),
+        check=_scanned_entries,
         check_config=_spans,
     ),
     Law(
