@@ -24,6 +24,7 @@ from kvproof.core.pool import NULL_BLOCK
 from kvproof.core.world import Hit, Request, World
 from kvproof.spec import ground, judge, naive, naive_hits
 from kvproof.spec.engines import twins
+from kvproof.spec.laws import native
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
 
@@ -58,13 +59,8 @@ def registered_again(world: World, group: int, end: int, depth: int) -> bool:
 
 def is_made_now(world: World, group: int, node: int) -> bool:
     """Tell whether the open plan registers the key of a state itself: a planned load or chunk passes or ends on it, or a queued
-    copy will hold it. Adopting it in this plan is then rightly put off (T17, COW-4). So is one that a promotion in this plan
-    registered, as long as its request did not run.
+    copy will hold it. Adopting it in this plan is then rightly put off (T17, COW-4).
     """
-    loaded = {request.request for request in world.requests if request.loaded}
-    loaded |= {entry.request for entry in world.plan.scheduled if entry.loaded}
-    if any(key == (node, group) and request in loaded for *key_, request in world.plan.cached for key in [tuple(key_)]):
-        return True
     depth = world.prefixes.depth[node]
     for entry in world.plan.scheduled:
         request = ground.request_of(world, entry.request)
@@ -111,7 +107,7 @@ def _admitted_when_it_fits(moment: Moment) -> Findings:
     if request is None or hit is None:
         return None
     covered = request.computed + action.local + action.external
-    if most_blocks(world, covered, covered + action.new_tokens + action.lookahead) > len(world.pool.free):
+    if most_blocks(world, covered, covered + action.new_tokens + action.lookahead) + action.reserved > len(world.pool.free):
         return None
     states = [(group, adopted_state(world, hit, group, action.local)) for group in naive_hits.facts(world.config).recurrent]
     states = [(group, block) for group, block in states if block != NULL_BLOCK]
@@ -206,7 +202,7 @@ def _no_deadlock(moment: Moment) -> Findings:
             sum(gate_holds(config, g, request.num_tokens) for g in groups),
             sum(step_holds(config, g, request, first, first + action.lookahead) for g in groups),
         )
-        if not record.admitted and most <= len(world.pool.free):
+        if not record.admitted and most + action.reserved <= len(world.pool.free):
             return [Evidence.of("the admission gate refuses a request whose caps fit", most=most, **values)]
         windows = [g for g in groups if ground.is_windowed(config.groups[g])]
         needed = sum(window_holds(config, g, request.num_tokens, config.max_chunk) for g in windows)
@@ -219,7 +215,7 @@ def _no_deadlock(moment: Moment) -> Findings:
     end = request.computed + action.local + action.external + action.new_tokens
     slots = min(end + action.lookahead, config.max_model_len)
     most = sum(step_holds(config, g, request, end, slots) for g in groups)
-    if most >= config.num_blocks:
+    if most + action.reserved >= config.num_blocks:
         return None
     if not record.admitted:
         return [Evidence.of("a request alone in the pool is not admitted although its blocks fit", most=most, **values)]
@@ -413,6 +409,7 @@ LAWS: tuple[Law, ...] = (
         source="vLLM 0.33.0",
         faults=("M-MAM-6", "M-SCR-1", "M-BND-1", "M-DEM-1", "M-PUB-22", "M-PUB-170"),
         check=_no_internal_refusal,
+        check_config=native.loads_fit,
         bent_by=(("recurrent_demand", "capped"), ("lagging_groups", "any")),
     ),
     Law(

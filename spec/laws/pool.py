@@ -169,7 +169,12 @@ def _demand_suffices(moment: Moment) -> Findings:
                 "an allocation that passed its check failed inside", refusal=moment.refusal.code, text=moment.refusal.message
             )
         ]
-    return () if moment.record is not None and moment.record.admitted else None
+    if moment.record is None or not moment.record.admitted or not isinstance(moment.action, Allocate):
+        return None
+    free, reserved = len(moment.after.pool.free), moment.action.reserved
+    if free < reserved:
+        return [Evidence.of("an admission takes blocks that were to stay free", free=free, reserved=reserved)]
+    return ()
 
 
 def _given_back(queue: list[int], ref: list[int], blocks: Iterable[int], keyed: Sequence[int]) -> list[int]:
@@ -540,7 +545,7 @@ LAWS: tuple[Law, ...] = (
     Law(
         "PC-7",
         "S",
-        "An allocation that passes its check never fails inside.",
+        "An allocation that passes its check never fails inside, and leaves the blocks free that are reserved for others.",
         "vLLM 0.33.0, #46892",
         ("M-COW-8", "M-DEM-1", "M-PUB-170"),
         on=(Allocate,),

@@ -22,7 +22,7 @@ from kvproof.spec.traces.state import RecordedState
 
 
 @define(slots=True)
-class Manager:
+class Operations:
     """Performs the operations of one recording. ``drained``: no plan is open, or its copies are handed out already."""
 
     driver: Driver
@@ -62,34 +62,34 @@ def recorded_outputs(recording: Recording) -> dict[str, list[tuple[int, list[int
     return found
 
 
-def _init(manager: Manager, operation: Operation) -> None:
+def _init(manager: Operations, operation: Operation) -> None:
     del manager, operation
 
 
-def _submit(manager: Manager, operation: Operation) -> None:
+def _submit(manager: Operations, operation: Operation) -> None:
     record = manager.driver.submit(operation.args.request, operation.args.tokens)
     _result(operation, hashes=record.num_tokens // manager.driver.config.hash_block_size)
 
 
-def _begin_step(manager: Manager, operation: Operation) -> None:
+def _begin_step(manager: Operations, operation: Operation) -> None:
     del operation
     manager.driver.settle_outputs()
     manager.opening = True
 
 
-def _lookup(manager: Manager, operation: Operation) -> None:
+def _lookup(manager: Operations, operation: Operation) -> None:
     manager.open_plan()
     record = manager.driver.act(act.Lookup(manager.request(operation)))
     _result(operation, local=record.local, blocks=lists(record.lists), junction=record.junction)
 
 
-def _lookup_external(manager: Manager, operation: Operation) -> None:
+def _lookup_external(manager: Operations, operation: Operation) -> None:
     manager.open_plan()
     record = manager.driver.act(act.LookupExternal(manager.request(operation), operation.args.start))
     _result(operation, external=record.external, asynchronous=record.external > 0)
 
 
-def _allocate(manager: Manager, operation: Operation) -> None:
+def _allocate(manager: Operations, operation: Operation) -> None:
     manager.open_plan()
     driver, args = manager.driver, operation.args
     request = manager.request(operation)
@@ -106,13 +106,13 @@ def _allocate(manager: Manager, operation: Operation) -> None:
         _result(operation, new_blocks=lists(record.new_blocks), external_blocks=lists(record.external_blocks))
 
 
-def _promote(manager: Manager, operation: Operation) -> None:
+def _promote(manager: Operations, operation: Operation) -> None:
     manager.open_plan()
     record = manager.driver.act(act.Promote(manager.request(operation)))
     _result(operation, computed=record.computed)
 
 
-def _preempt(manager: Manager, operation: Operation) -> None:
+def _preempt(manager: Operations, operation: Operation) -> None:
     driver = manager.driver
     request = manager.request(operation)
     driver.note(declared.PREEMPT, int(manager.opening))
@@ -120,7 +120,7 @@ def _preempt(manager: Manager, operation: Operation) -> None:
     driver.act(act.Withdraw(request) if scheduled else act.Preempt(request))
 
 
-def _end_step(manager: Manager, operation: Operation) -> None:
+def _end_step(manager: Operations, operation: Operation) -> None:
     manager.open_plan()
     driver, args = manager.driver, operation.args
     taken = plans.zero_list(driver.world.plan)
@@ -190,30 +190,30 @@ def _outputs_inside_prompts(driver: Driver) -> None:
                 driver.output(entry.request)
 
 
-def _append_token(manager: Manager, operation: Operation) -> None:
+def _append_token(manager: Operations, operation: Operation) -> None:
     args = operation.args
     record = manager.driver.output(manager.request(operation), args.tokens)
     equal("rejected", record.rejected, args.rejected)
     _result(operation, num_tokens=record.num_tokens)
 
 
-def _finish(manager: Manager, operation: Operation) -> None:
+def _finish(manager: Operations, operation: Operation) -> None:
     record = manager.driver.finish(manager.request(operation))
     manager.finished.append(operation.args.request)
     _result(operation, deferred=record.deferred, blocks=None if record.offered is None else lists(record.offered))
 
 
-def _complete_store(manager: Manager, operation: Operation) -> None:
+def _complete_store(manager: Operations, operation: Operation) -> None:
     record = manager.driver.complete_store(operation.args.event, operation.args.acks)
     _result(operation, done=record.done)
 
 
-def _complete_load(manager: Manager, operation: Operation) -> None:
+def _complete_load(manager: Operations, operation: Operation) -> None:
     record = manager.driver.complete_load(manager.request(operation))
     _result(operation, freed=record.freed)
 
 
-def _reset(manager: Manager, operation: Operation) -> None:
+def _reset(manager: Operations, operation: Operation) -> None:
     driver = manager.driver
     device = driver.act(act.ResetCache()).done if operation.args.device else None
     host = driver.act(act.ResetHost()).done if operation.args.host and driver.config.offload is not None else None
@@ -226,7 +226,7 @@ def _result(operation: Operation, **expected: object) -> None:
         equal(name, value, getattr(operation.result, name))
 
 
-_OPERATIONS: dict[str, Callable[[Manager, Operation], None]] = {
+_OPERATIONS: dict[str, Callable[[Operations, Operation], None]] = {
     "init": _init,
     "submit": _submit,
     "begin_step": _begin_step,
