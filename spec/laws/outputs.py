@@ -147,7 +147,9 @@ def seen_by(config: Config, actions: Sequence[Action], spelling: Spelling) -> Se
 
 
 def uncached(config: Config, dcp_size: int) -> Config | None:
-    """Return the configuration without caching, connectors and overlap, on so many ranks; None if that is not legal."""
+    """Return the configuration without caching, connectors, host tier and overlap, on so many ranks; None if that is not
+    legal.
+    """
     width = 1 if config.dcp_size != dcp_size else config.interleave
     room = sum(len(range(0, config.max_model_len + 1, group.block_size)) + 2 for group in config.groups)
     try:
@@ -157,6 +159,7 @@ def uncached(config: Config, dcp_size: int) -> Config | None:
             interleave=width,
             caching=False,
             connectors=(),
+            offload=None,
             max_model_len=config.max_model_len + 1,
             max_chunk=None,
             long_prefill=None,

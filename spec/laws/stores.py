@@ -220,8 +220,8 @@ def _left_by(world: World, request: Request, cursors: tuple[int, ...]) -> Iterat
         dead = ground.unread(config.groups[group], request.computed) // ground.span(config, group)
         for place in ground_host.scanned(world, request, group, request.computed, cursors[group]):
             yield place if place.column >= dead else Place(place.request, group, place.column, place.node, ground.NULL)
-    boundary = ground_host.tail_boundary(config, request)
     for group in ground.full_groups(config):
+        boundary = ground_host.tail_boundary(config, request, group)
         column, rest = divmod(boundary, ground.span(config, group))
         table = request.groups[group].table
         if rest and boundary <= request.computed and column < len(table) and ground_host.is_fine(config):
