@@ -137,8 +137,8 @@ def replay(recording: Recording, laws: Sequence[Law] = (), profile: Profile | No
     if last.raised is not None:
         outcome.raised = _why_raised(performer, last, outcome, refused)
         if outcome.divergence is None and not outcome.raised.refused:
-            found = Diverged("the engine raised", "a result", last.raised)
-            outcome.divergence = _divergence(recording, last, found)
+            unexpected = Diverged("the engine raised", "a result", last.raised)
+            outcome.divergence = _divergence(recording, last, unexpected)
     outcome.actions = driver.actions
     return outcome
 
