@@ -19,7 +19,7 @@ from attrs import define, evolve, field, frozen
 from kvproof.core.config import SOUND, Config
 from kvproof.core.errors import ConfigError
 from kvproof.spec import counterexample as examples
-from kvproof.spec import faults
+from kvproof.spec import faults, near
 from kvproof.spec import laws as all_laws
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.engines import machine, rules, scopes, shrink, walk, witnesses
@@ -31,6 +31,8 @@ from kvproof.spec.judge import Violation, refuted
 from kvproof.spec.laws.base import Evidence, Law
 
 WALK_STEPS = 300
+HOST_WALK_STEPS = 600
+"""With a host tier it takes longer until something was stored, lost on the device and asked for again."""
 WHOLE_EVERY = 3
 """Every so many walks the laws that run the actions again are judged, too: one of them costs as much as all others together."""
 TRACE_JOBS = 4
@@ -195,7 +197,7 @@ def chosen_laws(options: Options) -> tuple[Law, ...]:
     known = {law.id: law for law in all_laws.ALL}
     for name in options.laws:
         if name not in known and name not in rules.SENTENCES:
-            raise UserError(f"no law {name!r}; known: {', '.join([*known, rules.GUARD])}")
+            raise UserError(near.unknown("law", name, [*known, rules.GUARD]))
     if not options.laws:
         return tuple(all_laws.ALL)
     return tuple(known[name] for name in options.laws if name in known)
@@ -309,10 +311,11 @@ def _walk(job: Job) -> Done:
     premises: Counter[str] = Counter()
     seen: Counter[str] = Counter()
     steps = 0
-    for number in range(_budget(options).walks):
+    count, length = walks_of(options, config)
+    for number in range(count):
         seed = f"{options.seed}/{scope.name}/{number}"
         whole = bool(_only(options)) or number % WHOLE_EVERY == 0
-        walked = walk.walk(config, seed, WALK_STEPS, laws, limits, only=_only(options), whole=whole)
+        walked = walk.walk(config, seed, length, laws, limits, only=_only(options), whole=whole)
         premises.update(walked.premises)
         seen.update(walked.witnesses)
         steps += walked.steps
@@ -321,6 +324,12 @@ def _walk(job: Job) -> Done:
             example = _example(job, config, limits, walked.actions, wrong[0], laws, walked.legal, "walk")
             return Done(job, steps, dict(premises), dict(seen), (example,))
     return Done(job, steps, dict(premises), dict(seen))
+
+
+def walks_of(options: Options, config: Config) -> tuple[int, int]:
+    """Return how many walks a scope gets and their length in actions: with a host tier a third as many, twice as long."""
+    walks = _budget(options).walks
+    return (walks, WALK_STEPS) if config.offload is None else (walks // 3, HOST_WALK_STEPS)
 
 
 def _only(options: Options) -> str:

@@ -7,7 +7,7 @@ counts are in tokens, positions are 0-based, block id 0 is the null block.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from kvproof.core.config import Config, Group
@@ -346,8 +346,10 @@ def host_side_pins(world: World) -> Iterator[int]:
     host = world.host
     if host is None:
         return
-    for store in (*host.stores, *host.abandoned_stores, *host.queued):
+    for store in (*host.stores, *host.abandoned_stores):
         yield from store.device
+    for left in host.queued:
+        yield from left.device
     for load in (*host.loads, *host.abandoned_loads):
         yield from load.device
         for table in load.held:

@@ -6,8 +6,9 @@ from typing import Literal
 
 from attrs import frozen
 
+from kvproof.core import groups as grouping
 from kvproof.core.errors import ConfigError
-from kvproof.core.groups import MAX_BLOCKS, MAX_ROWS, positive
+from kvproof.core.groups import MAX_BLOCKS, MAX_ROWS
 
 
 @frozen(slots=True)
@@ -42,8 +43,8 @@ def check(offload: Offload | None, *, caching: bool, defer_block_free: bool, max
     """Refuse settings that cannot work, alone or together. Raises ConfigError."""
     if offload is None:
         return
-    positive("offload.num_blocks", offload.num_blocks, MAX_BLOCKS)
-    positive("offload.workers", offload.workers, MAX_ROWS)
+    grouping.positive("offload.num_blocks", offload.num_blocks, MAX_BLOCKS)
+    grouping.positive("offload.workers", offload.workers, MAX_ROWS)
     for name, known in CHOICES.items():
         if getattr(offload, name) not in known:
             raise ConfigError(f"offload.{name} must be one of {known}, got {getattr(offload, name)!r}")

@@ -19,6 +19,7 @@ from kvproof.spec import laws as all_laws
 from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.traces import archive, project, read
 from kvproof.spec.traces import summary as summaries
+from kvproof.spec.traces.declared import DECLARED
 from kvproof.spec.traces.read import Recording
 from kvproof.spec.traces.replay import Divergence, Raised
 from kvproof.spec.traces.summary import Summary
@@ -149,6 +150,7 @@ def _as_dict(summary: Summary, verdict: ExitCode) -> dict[str, Any]:
         ],
         "bent": dict(sorted(summary.bent.items())),
         "excused": dict(sorted(summary.excused.items())),
+        "declared": {name: summary.declared[name] for name in DECLARED},
         "premises": dict(sorted(summary.premises.items())),
     }
 
@@ -187,6 +189,9 @@ def _print(summary: Summary, verdict: ExitCode, judged: bool, chosen: bool) -> N
         table.add_row("laws bent by the profile", ", ".join(f"{law} x{n}" for law, n in sorted(summary.bent.items())))
     if summary.excused:
         table.add_row("excused by the baseline", ", ".join(f"{law} x{n}" for law, n in sorted(summary.excused.items())))
+    if summary.declared:
+        met = ", ".join(f"{name} x{summary.declared[name]}" for name in DECLARED if summary.declared[name])
+        table.add_row("declared differences (docs/replay.md)", met)
     for reason, count in sorted(summary.not_covered.items()):
         table.add_row(f"not covered: {reason}", str(count))
     console.print(table)

@@ -16,7 +16,7 @@ from kvproof.core.actions import Action
 from kvproof.core.errors import Refusal
 from kvproof.core.offload.state import Stage
 from kvproof.core.world import Phase, Status, World
-from kvproof.spec import judge
+from kvproof.spec import attempts
 from kvproof.spec.engines import flight, host
 from kvproof.spec.laws.base import Moment
 
@@ -52,7 +52,7 @@ class Drained:
 
     def do(self, action: Action) -> bool:
         """Do one action; tell whether it was accepted."""
-        moment = judge.attempt(self.world, action)
+        moment = attempts.attempt(self.world, action)
         self.moments.append(moment)
         if moment.refusal is not None:
             self.refusal = moment.refusal

@@ -154,9 +154,11 @@ def valid_prefixes(world: World, load: Load) -> tuple[int, ...]:
 
 
 def disturb(world: World) -> list[Action]:
-    """Return what interrupts the host between plans: readings, reports of unknown events, resets (T34, CN-1, CP-11)."""
+    """Return what interrupts the host between plans: readings, reports of events that are over, resets (T34, CN-1, CP-11)."""
     if world.host is None:
         return []
+    if not world.host.next_store:
+        return [act.ReadCounters(), act.ResetHost()]
     return [act.ReadCounters(), act.CompleteStore(unknown_event(world)), act.ResetHost()]
 
 
@@ -192,9 +194,12 @@ def behind_load(config: Config, request: Request, limits: Limits) -> list[Action
 
 
 def loading(world: World, hit: Hit, limits: Limits) -> list[Action]:
-    """Return the admissions of the looked-up request that load its pinned hit, whole or, if that is a hit too, less (T29)."""
+    """Return the admissions of the looked-up request that load its pinned hit, whole or, if that is a hit too, less (T29).
+
+    A hit that is pinned behind the whole local one is offered, too; where that is misaligned, nothing may be pinned (CP-6).
+    """
     pin = pinned(world, hit.request)
-    if pin is None or pin.start != aligned(world.config, hit):
+    if pin is None or pin.start not in (aligned(world.config, hit), hit.local):
         return []
     return [
         act.Allocate(hit.request, 0, local=pin.start, external=external, full_sequence=gate, load=True)

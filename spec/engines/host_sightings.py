@@ -24,9 +24,8 @@ OUTCOMES = {
     "dropped_cpu_full": "handoff dropped: the host is full",
     "dropped_request_gone": "handoff dropped: its request is gone",
     "skipped_already_cached": "handoff skipped: the host has its key",
-    "skipped_in_flight": "handoff skipped: its block is being stored",
 }
-"""What became of a handoff, by the name of its counter; the other two outcomes need a fault."""
+"""What became of a handoff, by the name of its counter; the other three outcomes need an eviction by id or a fault."""
 
 NAMES: tuple[str, ...] = (
     "external hit",

@@ -81,7 +81,8 @@ def draw_habits(random: Random) -> HostHabits:
 class HostWalker:
     """Draws the host's actions for a world.
 
-    ``asked`` is the request that was asked for at the host since it was looked up. ``stored`` tells that a store was completed
+    ``asked`` is the request that was asked for at the host since it was looked up, ``short`` tells that a chunk behind a load
+    did not fit in the open plan. ``stored`` tells that a store was completed
     since the device's keys were evicted last, ``resend`` that they were and nothing was submitted since.
     """
 
@@ -90,6 +91,7 @@ class HostWalker:
     random: Random
     habits: HostHabits
     asked: int | None = None
+    short: bool = False
     stored: bool = False
     resend: bool = False
 
@@ -110,8 +112,12 @@ class HostWalker:
     def observe(self, moment: Moment) -> None:
         """Remember who was looked up, who was asked for, and that a prompt was submitted."""
         action = moment.action
-        if isinstance(action, act.Lookup | act.BeginStep):
+        if isinstance(action, act.BeginStep):
+            self.asked, self.short = None, False
+        elif isinstance(action, act.Lookup):
             self.asked = None
+        elif isinstance(action, act.Allocate) and moment.record is not None and not moment.record.admitted:
+            self.short = True
         elif isinstance(action, act.LookupExternal):
             self.asked = action.request
         elif isinstance(action, act.Submit):
@@ -119,15 +125,15 @@ class HostWalker:
         elif isinstance(action, act.CompleteStore):
             self.stored = self.stored or (moment.record is not None and moment.record.done)
 
-    def propose(self, world: World) -> Action | None:
-        """Return what happens on the host's side now, None if nothing does."""
+    def propose(self, world: World, past: Sequence[Prompt]) -> Action | None:
+        """Return what happens on the host's side now, None if nothing does. ``past`` are the prompts submitted so far."""
         stuck = world.phase is Phase.IDLE and not world.steps and idles(world)
         for action in host.copies(world):
             habit = self.habits.load if isinstance(action, act.RunLoad) else self.habits.store
             if self.chance(max(habit, 0.5) if stuck else habit):
                 return action
         if world.phase is Phase.IDLE:
-            return self._idle(world, stuck)
+            return self._idle(world, stuck, past)
         if world.phase is Phase.PLAN_WAITING or (world.phase is Phase.PLAN_RUNNING and self._turns_to_waiting(world)):
             return self._planning(world)
         return None
@@ -136,7 +142,7 @@ class HostWalker:
         """Tell whether the waiting requests come now: when no running one is left, or at times before them."""
         return not lists.unscheduled(world) or self.chance(0.1)
 
-    def _idle(self, world: World, stuck: bool) -> Action | None:
+    def _idle(self, world: World, stuck: bool, past: Sequence[Prompt]) -> Action | None:
         report = self._report(world, stuck)
         if report is not None:
             return report
@@ -154,22 +160,31 @@ class HostWalker:
         if loading and 0 <= draw < habits.abort:
             return act.Finish(loading[self.random.randrange(len(loading))].request)
         draw -= habits.abort
-        keyed = tuple(block for block, node in enumerate(world.pool.key_node) if node >= 0)
-        if keyed and self.stored and 0 <= draw < habits.wipe:
-            self.stored, self.resend = False, True
-            return act.EvictBlocks(keyed)
+        if self.stored and 0 <= draw < habits.wipe:
+            keyed = tuple(block for block, node in enumerate(world.pool.key_node) if node >= 0)
+            if keyed and (self.chance(0.1) or self._best(world, past)[0] == len(cached_groups(self.config))):
+                self.stored, self.resend = False, True
+                return act.EvictBlocks(keyed)
         if self.resend and len(world.requests) >= self.limits.max_live and self.chance(0.5):
             return act.Finish(world.requests[self.random.randrange(len(world.requests))].request)
         return None
 
     def known_prompt(self, world: World, past: Sequence[Prompt]) -> Prompt | None:
-        """Return a prompt whose beginning the host has, to be sent again now; None for another one."""
+        """Return a prompt whose beginning the host has, as it was or longer, to be sent now; None for another one."""
         if world.host is None or not (self.resend or self.chance(self.habits.again)):
             return None
+        groups, best = self._best(world, past)
+        if not groups:
+            return None
+        tokens, context = best[self.random.randrange(len(best))]
+        more = self.random.randint(0, min(2, self.limits.max_prompt - len(tokens)))
+        return (*tokens, *(self.limits.alphabet[0],) * more), context
+
+    def _best(self, world: World, past: Sequence[Prompt]) -> tuple[int, list[Prompt]]:
+        """Return the prompts of which the host has something in the most groups, and the number of these groups."""
         known = [(len(held_of(world, prompt)), prompt) for prompt in past]
         most = max((groups for groups, _ in known), default=0)
-        best = [prompt for groups, prompt in known if groups == most > 0]
-        return best[self.random.randrange(len(best))] if best else None
+        return most, [prompt for groups, prompt in known if groups == most]
 
     def _report(self, world: World, stuck: bool) -> Action | None:
         """Return a report of a worker: of a store, early or not, or of a load, done or failed."""
@@ -196,7 +211,7 @@ class HostWalker:
             if action is not None:
                 return action
         behind = [request for request in world.requests if request.loaded]
-        if behind and lists.rows_left(world) and self.chance(0.8):
+        if behind and not self.short and lists.rows_left(world) and self.chance(0.8):
             return self._behind(behind[self.random.randrange(len(behind))])
         waiting = lists.waiting(world)
         if waiting and self.chance(self.habits.stray):
@@ -223,6 +238,11 @@ class HostWalker:
             if amount:
                 return act.Allocate(request.request, amount)
         return None
+
+
+def cached_groups(config: Config) -> list[int]:
+    """Return the groups that a hit needs."""
+    return [index for index, group in enumerate(config.groups) if group.prefix_cacheable]
 
 
 def held_of(world: World, prompt: Prompt) -> set[int]:

@@ -31,6 +31,8 @@ from kvproof.spec.laws.base import Law, Moment
 
 STARTS = 6
 START_STEPS = 120
+HOST_START_STEPS = 300
+"""With a host tier it takes longer until something was stored that is worth loading."""
 PER_RULE = 3
 WEIGHTS: dict[type[Action], int] = {
     act.Execute: 20,
@@ -42,12 +44,12 @@ WEIGHTS: dict[type[Action], int] = {
     act.Drain: 2,
     act.BuildMetadata: 20,
     act.Dispatch: 20,
-    act.LookupExternal: 6,
+    act.LookupExternal: 4,
     act.Promote: 12,
     act.RunStore: 8,
-    act.RunLoad: 8,
-    act.CompleteStore: 8,
-    act.CompleteLoad: 8,
+    act.RunLoad: 12,
+    act.CompleteStore: 4,
+    act.CompleteLoad: 12,
 }
 """How likely a type of action is drawn where it is enabled, against 1 for those that are not named."""
 
@@ -88,8 +90,9 @@ def _start_worlds(
     """Return action lists and the worlds they lead to, the new world first; no law is broken on the way."""
     found: list[tuple[tuple[Action, ...], World]] = [((), new_world(config))]
     judged = [law for law in laws if law.check is not None]
+    steps = START_STEPS if config.offload is None else HOST_START_STEPS
     for number in range(1, STARTS):
-        walked = walk.walk(config, f"{seed_text}/start/{number}", START_STEPS, judged, limits, 0, only)
+        walked = walk.walk(config, f"{seed_text}/start/{number}", steps, judged, limits, 0, only)
         actions = walked.actions[:-1] if walked.violations else walked.actions
         world = new_world(config)
         for action in actions:
@@ -98,11 +101,15 @@ def _start_worlds(
     return found
 
 
-def by_type(actions: Sequence[Action]) -> dict[type[Action], list[Action]]:
-    """Return actions by type, types and actions in the order of the list: the simplest first."""
-    found: dict[type[Action], list[Action]] = {}
+Kind = tuple[type[Action], bool]
+"""A type of action; allocations that load are a kind of their own."""
+
+
+def by_kind(actions: Sequence[Action]) -> dict[Kind, list[Action]]:
+    """Return actions by kind, kinds and actions in the order of the list: the simplest first."""
+    found: dict[Kind, list[Action]] = {}
     for action in actions:
-        found.setdefault(type(action), []).append(action)
+        found.setdefault((type(action), isinstance(action, act.Allocate) and action.load), []).append(action)
     return found
 
 
@@ -122,9 +129,9 @@ def _machine(search: _Search) -> type[RuleBasedStateMachine]:
         def draw(self, data: st.DataObject) -> None:
             # Several actions a draw, or half of all would be refused ones.
             for _ in range(PER_RULE):
-                types = by_type(lists.enabled(self.world, search.limits))
-                turn = [kind for kind in types for _ in range(WEIGHTS.get(kind, 1))]
-                actions = types[turn[data.draw(st.integers(0, len(turn) - 1))]]
+                kinds = by_kind(lists.enabled(self.world, search.limits))
+                turn = [kind for kind in kinds for _ in range(WEIGHTS.get(kind[0], 1))]
+                actions = kinds[turn[data.draw(st.integers(0, len(turn) - 1))]]
                 self._apply(actions[data.draw(st.integers(0, len(actions) - 1))], True)
 
         @rule(at=st.integers(0, 199))

@@ -64,7 +64,7 @@ SCOPES: tuple[Scope, ...] = (
         offload=Offload(num_blocks=6, workers=2, store_submission="next_step"),
     ),
     scope(
-        "fa4-m4-n2-lazy", full(4), mamba(4), dcp_size=2, max_model_len=28, num_blocks=10, offload=Offload("lazy", num_blocks=9)
+        "fa4-m8-n2-lazy", full(4), mamba(8), dcp_size=2, max_model_len=28, num_blocks=10, offload=Offload("lazy", num_blocks=9)
     ),
     scope(
         "m2-m4-fa8-host",
@@ -207,7 +207,7 @@ SCOPES: tuple[Scope, ...] = (
         max_model_len=20,
         num_blocks=18,
         num_draft_tokens=1,
-        offload=Offload(num_blocks=14),
+        offload=Offload(num_blocks=5),
     ),
     # Two steps in flight, with loads that wait for them and loads that do not.
     scope(

@@ -156,7 +156,7 @@ class Walker:
 
     def propose(self, world: World) -> Action:
         """Return one legal action of this world."""
-        beside = None if self.host is None else self.host.propose(world)
+        beside = None if self.host is None else self.host.propose(world, self.past)
         if beside is not None:
             return beside
         if world.phase is Phase.IDLE:

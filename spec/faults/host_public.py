@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from attrs import evolve
 
 from kvproof.core import actions as act
 from kvproof.core import allocation, freeing, geometry, prefixes
 from kvproof.core import pool as pools
 from kvproof.core.config import Config
+from kvproof.core.errors import ContractBroken
 from kvproof.core.offload import choosing, completion, external, handoffs, loads, metadata, positional, tails
 from kvproof.core.offload.choosing import Choice, Picked
-from kvproof.core.offload.state import Host, Lists, Load, Meta, Track
+from kvproof.core.offload.state import Host, Lists, Load, Meta, Stage, Track
 from kvproof.core.pool import Pool
 from kvproof.core.records import Record
 from kvproof.core.world import Request, World
@@ -96,8 +99,17 @@ def _window_blocks_twice(world: World, request: Request, tables: Lists, cursors:
     return picked
 
 
-def _pinned_once(device: Pool, blocks: tuple[int, ...] | list[int]) -> Pool:
-    return pools.touch(device, dict.fromkeys(blocks))
+def _released_as_a_batch(pool: Pool, blocks: Sequence[int]) -> Pool:
+    """Give the references back first, then queue every entry of the list that has none left, as often as it is listed."""
+    listed, ref = pools.releasable(blocks), list(pool.ref)
+    for block in listed:
+        ref[block] -= 1
+        if ref[block] < 0:
+            raise ContractBroken(f"block {block} is released more often than it is held (T3)", block=block)
+    free = [block for block in listed if ref[block] == 0]
+    keyed = tuple(block for block in free if pool.key_node[block] != pools.NO_KEY)
+    unkeyed = tuple(block for block in free if pool.key_node[block] == pools.NO_KEY)
+    return evolve(pool, ref=tuple(ref), free=pools.requeue(pool.free, unkeyed, keyed))
 
 
 def _released_once_issued(world: World, host: Host) -> tuple[Host, Record]:
@@ -111,6 +123,13 @@ def _device_given_back(world: World, host: Host, load: Load) -> World:
     if load.event == loads.NONE:
         host = evolve(host, pool=pools.release(host.pool, load.host))
     return evolve(world, host=host, pool=pools.release(world.pool, load.device))
+
+
+def _handed_over_at_once(world: World, host: Host) -> tuple[Host, Record]:
+    """Let the writer of loads begin when it is told of them, whatever steps are in flight."""
+    host, record = _issue_loads(world, host)
+    loads_ = tuple(evolve(load, stage=Stage.SUBMITTED) if load.stage is Stage.BUILT else load for load in host.loads)
+    return evolve(host, loads=loads_), record
 
 
 def _nothing_is_held_back(world: World, request: Request) -> bool:
@@ -257,18 +276,19 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "M-PUB-70",
-        "a window block is listed twice in one store, pinned once and released twice",
+        "a window block is listed twice in one store, and queued as free twice when it is released",
         "#42571",
         ("PC-1",),
-        ((positional, "pick", _window_blocks_twice), (choosing, "pin", _pinned_once)),
+        ((positional, "pick", _window_blocks_twice), (pools, "release", _released_as_a_batch)),
         scopes=("fa4-w4-host",),
     ),
     Fault(
         "M-PUB-88",
-        "the blocks of a request that ends with a step in flight are free at once, and a load fills them",
+        "the blocks of a request that ends with a step in flight are free at once, and a load that is not ordered behind it "
+        "fills them",
         "#45357",
         ("CC-3",),
-        ((freeing, "is_held_back", _nothing_is_held_back),),
+        ((freeing, "is_held_back", _nothing_is_held_back), (metadata, "issue_loads", _handed_over_at_once)),
         scopes=("fa4-ahead-host-hold",),
     ),
     Fault(
@@ -323,7 +343,7 @@ FAULTS: tuple[Fault, ...] = (
         "M-PUB-136",
         "what is left of a failed load is counted in the blocks of one group",
         "local-inference-lab/vllm#293",
-        ("HB-10",),
+        ("LD-5",),
         ((loads, "valid_prefix", _in_blocks_of_one_group),),
         scopes=("fa4-m4-n2-host",),
     ),

@@ -17,6 +17,7 @@ from kvproof.core.records import Record
 from kvproof.core.world import Hit, Request, World
 from kvproof.spec.faults.base import Fault
 
+_check_external = step.check_external
 _mapping = loads.mapping
 _may_start = loads.may_start
 _tell_connectors = step._tell_connectors
@@ -30,6 +31,12 @@ Lists = tuple[tuple[int, ...], ...]
 def _anywhere(config: Config, start: int) -> bool:
     del config, start
     return True
+
+
+def _loaded_anywhere(config: Config, hit: Hit, action: act.Allocate) -> None:
+    """Check synchronous external tokens only."""
+    if not action.load:
+        _check_external(config, hit, action)
 
 
 def _as_the_device(config: Config) -> Config:
@@ -224,10 +231,10 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "M-MIS-1",
-        "the host is looked up behind a local prefix that ends inside a scheduler block",
+        "the host is looked up, and loaded from, behind a local prefix that ends inside a scheduler block",
         "#54736",
         ("CP-6", "LD-2"),
-        ((external, "starts_aligned", _anywhere),),
+        ((external, "starts_aligned", _anywhere), (step, "check_external", _loaded_anywhere)),
         scopes=("fa4-m4-n2-host",),
     ),
     Fault(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from attrs import field, frozen
 
@@ -12,6 +12,9 @@ from kvproof.core.config import Config
 from kvproof.core.errors import Refusal
 from kvproof.core.records import Record
 from kvproof.core.world import World
+
+if TYPE_CHECKING:
+    from kvproof.spec.engines.drain import Drained
 
 Mark = Literal["S", "C", "D"]
 
@@ -63,9 +66,9 @@ Findings = Sequence[Evidence] | None
 class Law:
     """A law. ``on`` names the action types after which it is judged; empty means after every action.
 
-    ``check`` judges a moment, ``check_config`` a configuration alone; a law has at least one of the two, or is judged
-    over a whole run by comparing twin runs (``check_twins`` in ``engines.twins``). ``faults`` are the fault ids that it
-    must kill; ``later`` says that all of them come with a later part of the project (not yet shown to bite).
+    ``check`` judges a moment, ``check_config`` a configuration alone, ``check_run`` a whole run, for which the law may run its
+    actions again, and ``check_end`` what becomes of the world at the end of a run under fairness (5.13). ``faults`` are the
+    fault ids that it must kill; ``later`` says that all of them come with a later part of the project (not yet shown to bite).
     """
 
     id: str
@@ -77,6 +80,7 @@ class Law:
     check: Callable[[Moment], Findings] | None = None
     check_config: Callable[[Config], Findings] | None = None
     check_run: Callable[[Config, Sequence[Action]], Findings] | None = field(default=None)
+    check_end: Callable[[Drained], Findings] | None = None
     bent_by: tuple[tuple[str, str], ...] = ()
     """Profile fields and values under which a violation is reported as bent, not refuted (3.1)."""
     later: bool = False

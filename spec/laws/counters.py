@@ -104,7 +104,7 @@ def _gauge_of_stores(moment: Moment) -> Findings:
     host = moment.before.host
     if moment.record is None or host is None:
         return None
-    expected = sum(len(store.host) for store in (*host.stores, *host.abandoned_stores, *host.queued))
+    expected = sum(len(store.host) for store in ground_host.all_stores(host)) + sum(len(left.host) for left in host.queued)
     if moment.record.gauge != expected:
         return [Evidence.of("the gauge leaves out stores, or counts others", expected=expected, actual=moment.record.gauge)]
     return () if expected else None

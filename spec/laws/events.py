@@ -1,9 +1,9 @@
 """Laws of the event streams of the device and of the host: family EV (semantics 3.7, 5.15).
 
-Each tier is judged by its own key map. The truth comes from that map before and after an action, entry by entry, and from walking prefixes. An entry (node,
-group, seq, block) that stands in both maps was there all the time: whatever registers a key again gives it a new ``seq``.
-Only a roll-back (T39) gives entries back as they were; there a block that has a key before and after counts as having
-kept it.
+Each tier is judged by its own key map. The truth comes from that map before and after an action, entry by entry, and from
+walking prefixes. An entry (node, group, seq, block) that stands in both maps was there all the time: whatever registers a
+key again gives it a new ``seq``. Only a roll-back (T39) gives entries back as they were; there a block that has a key before
+and after counts as having kept it.
 """
 
 from __future__ import annotations
@@ -375,8 +375,8 @@ LAWS: tuple[Law, ...] = (
         id="EV-2",
         mark="D",
         sentence="The payload of a full entry has the tokens of one table entry, that of a partial one those since the entry's "
-        "start (attention on the device) or those of a hash block; the device's events always carry one, the host's where it was "
-        "captured.",
+        "start (attention on the device) or those of a hash block; the device's events always carry one, the host's where "
+        "it was captured.",
         source="vLLM 0.33.0, #49962",
         faults=("M-EVT-1", "M-PUB-8"),
         check=_by_tier(_sized_by_its_entry),

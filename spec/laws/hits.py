@@ -233,7 +233,8 @@ LAWS: tuple[Law, ...] = (
     Law(
         id="HB-8",
         mark="D",
-        sentence="A local hit is a multiple of A; an external one is a multiple of H if the host's hits are fine-grained, else of S.",
+        sentence="A local hit is a multiple of A; an external one is a multiple of H if the host's hits are fine-grained, "
+        "else of S.",
         source="#54736",
         faults=("M-LAZY-1",),
         on=(Lookup, LookupExternal),

@@ -84,7 +84,8 @@ def _destinations_wait(moment: Moment) -> Findings:
     if hosts is None:
         return None
     host = hosts[1]
-    blocks = [block for store in (*ground_host.all_stores(host), *host.queued) for block in store.host]
+    blocks = [block for store in ground_host.all_stores(host) for block in store.host]
+    blocks += [block for left in host.queued for block in left.host]
     if not blocks:
         return None
     keyed = {block for _, _, _, block in host.pool.entries}
@@ -102,7 +103,7 @@ def _destinations_wait(moment: Moment) -> Findings:
 
 
 def _pins_end_once(moment: Moment) -> Findings:
-    """CP-4: a pinned hit ends with the next lookup, the allocation, the end of its request, or a reset, and is given back then."""
+    """CP-4: a pinned hit ends with the next lookup, the allocation or the end of its request, or a reset, and is released."""
     hosts = _hosts(moment)
     if hosts is None or not (hosts[0].pending or hosts[1].pending):
         return None
@@ -289,8 +290,8 @@ LAWS: tuple[Law, ...] = (
     Law(
         id="CP-1",
         mark="S",
-        sentence="The host pool's free queue and references are those counted from pinned hits, loads and stores; what is handed "
-        "out had no owner and loses its keys.",
+        sentence="The host pool's free queue and references are those counted from pinned hits, loads and stores; what is "
+        "handed out had no owner and loses its keys.",
         source="#54736",
         faults=("M-LEAK-2",),
         check=_conserved,

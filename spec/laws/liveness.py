@@ -24,6 +24,7 @@ from kvproof.core.pool import NULL_BLOCK
 from kvproof.core.world import Hit, Request, World
 from kvproof.spec import ground, judge, naive, naive_hits
 from kvproof.spec.engines import twins
+from kvproof.spec.laws import native
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
 
@@ -408,6 +409,7 @@ LAWS: tuple[Law, ...] = (
         source="vLLM 0.33.0",
         faults=("M-MAM-6", "M-SCR-1", "M-BND-1", "M-DEM-1", "M-PUB-22", "M-PUB-170"),
         check=_no_internal_refusal,
+        check_config=native.loads_fit,
         bent_by=(("recurrent_demand", "capped"), ("lagging_groups", "any")),
     ),
     Law(

@@ -10,7 +10,7 @@ from kvproof.core.actions import Allocate, CompleteLoad, Dispatch, Drain, Execut
 from kvproof.core.offload.state import Stage
 from kvproof.core.pool import NULL_BLOCK
 from kvproof.core.world import Request, Status, World
-from kvproof.spec import ground, ground_host, naive, naive_hits
+from kvproof.spec import ground, ground_host, naive
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
 
@@ -130,9 +130,11 @@ def _nulls_stay(moment: Moment) -> Findings:
 
 
 def _resumes_behind_the_load(moment: Moment) -> Findings:
-    """LD-5: when a load is complete every group finds in the request's own table what the next token reads."""
+    """LD-5: when a load is complete, or what is left of a failed one, every group finds in the request's own table what the
+    next token reads.
+    """
     action, before = moment.action, moment.before.host
-    if moment.record is None or before is None or not isinstance(action, CompleteLoad) or action.failed or moment.record.freed:
+    if moment.record is None or before is None or not isinstance(action, CompleteLoad) or moment.record.freed:
         return None
     request = ground.request_of(moment.after, action.request)
     if request is None or request.status is not Status.LOADING:
@@ -180,7 +182,7 @@ def _keys_after_the_load(moment: Moment) -> Findings:
 
 
 def _left_alone(moment: Moment) -> Findings:
-    """LD-7: until its load is reported a request neither runs nor is preempted nor loses a block; if it ends, its blocks stay."""
+    """LD-7: until its load is reported a request neither runs nor is preempted nor loses a block, not even if it ends."""
     before, host = moment.before.host, moment.after.host
     if moment.record is None or before is None or host is None:
         return None
@@ -241,20 +243,6 @@ def _not_zeroed(moment: Moment) -> Findings:
     return found
 
 
-def host_resume_points(world: World, request: Request, start: int) -> int:
-    """Return the deepest boundary behind ``start`` at which every group can resume from the host, by trying all (T20, HB-15)."""
-    host, config = ground_host.host_of(world), world.config
-    facts, unit = naive_hits.facts(config), ground_host.alignment(config)
-    nodes = ground.lineage(world.prefixes, request.tip)[: request.num_tokens]
-    known = naive_hits.keys(host.pool).keys()
-    for end in range(request.num_tokens - 1, start, -1):
-        if (end - start) % unit == 0 and all(
-            naive_hits.class_resumes(config, members, known, nodes, end) for members in facts.classes
-        ):
-            return end - start
-    return 0
-
-
 LAWS: tuple[Law, ...] = (
     Law(
         id="LD-1",
@@ -313,8 +301,8 @@ LAWS: tuple[Law, ...] = (
     Law(
         id="LD-7",
         mark="S",
-        sentence="Until its load is reported complete a request does not run, is not preempted and keeps its blocks, also when it "
-        "is finished.",
+        sentence="Until its load is reported complete a request does not run, is not preempted and keeps its blocks, also when "
+        "it is finished.",
         source="vLLM 0.33.0",
         faults=("M-LOAD-5",),
         check=_left_alone,

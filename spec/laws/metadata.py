@@ -132,7 +132,7 @@ def _nothing_said_of_states(moment: Moment) -> Findings:
 
 
 def _state_events_from_handoffs(moment: Moment) -> Findings:
-    """IP-5: events of Mamba-align groups come from handoffs: the scan describes no state, and a state's event has no payload."""
+    """IP-5: events of Mamba-align groups come from handoffs: the scan describes no state, a state's event has no payload."""
     world, record = moment.before, moment.record
     snapshots = set(ground.snapshot_groups(world.config))
     if record is None or world.host is None or not world.config.events or not snapshots:
@@ -183,7 +183,8 @@ LAWS: tuple[Law, ...] = (
     Law(
         id="IP-3",
         mark="S",
-        sentence="Queued stores of finished requests are index-parallel and join the next step's event unchanged, behind its own.",
+        sentence="Queued stores of finished requests are index-parallel and join the next step's event unchanged, behind its "
+        "own.",
         source="#54736",
         faults=("M-META-3",),
         on=(BuildMetadata, Finish),

@@ -7,6 +7,7 @@ optimistic count of computed tokens stands.
 from __future__ import annotations
 
 from kvproof.core.actions import Allocate, Dispatch, Output
+from kvproof.core.errors import ContractBroken
 from kvproof.core.world import NONE, Request, Scheduled, World
 from kvproof.spec import ground
 from kvproof.spec.laws.base import WRONG_CONTENT, Evidence, Findings, Law, Moment
@@ -222,11 +223,13 @@ def _wrong_column(moment: Moment, entry: Scheduled, group: int) -> list[Evidence
 def _relocated_blocks(moment: Moment) -> Findings:
     """TB-10: what stands in another column after an allocation was a spare state of the request alone, and was reported."""
     action, record = moment.action, moment.record
-    if not isinstance(action, Allocate) or record is None:
+    if not isinstance(action, Allocate):
         return None
     old, new = ground.request_of(moment.before, action.request), ground.request_of(moment.after, action.request)
     if old is None or new is None or not ground.is_admitted(old):
         return None
+    if record is None:
+        return _held_by_others(moment, old)
     moved: list[tuple[int, int, int, int]] = []
     for group, (was, now) in enumerate(zip(old.groups, new.groups, strict=True)):
         place = {block: column for column, block in enumerate(was.table) if block != ground.NULL}
@@ -263,6 +266,27 @@ def _relocated_blocks(moment: Moment) -> Findings:
     if sorted(record.relocated) != sorted(moved):
         found.append(Evidence.of("other blocks moved than were reported", reported=record.relocated, moved=tuple(moved)))
     return found
+
+
+def _held_by_others(moment: Moment, request: Request) -> Findings:
+    """TB-10 where an allocation ends in a broken contract: a spare state is held by others, and so it cannot be moved."""
+    if not isinstance(moment.refusal, ContractBroken):
+        return None
+    pool, found = moment.before.pool, []
+    for group in ground.snapshot_groups(moment.before.config):
+        spare = moment.before.config.groups[group].speculative_blocks
+        for block in request.groups[group].table[-spare:] if spare else ():
+            if block == moment.refusal.values.get("block") and pool.ref[block] != 1:
+                found.append(
+                    Evidence.of(
+                        "a spare state that has to move is held by others",
+                        request=request.request,
+                        group=group,
+                        block=block,
+                        ref=pool.ref[block],
+                    )
+                )
+    return found or None
 
 
 LAWS: tuple[Law, ...] = (

@@ -258,8 +258,8 @@ def _block_of_its_place(moment: Moment) -> Findings:
 
 
 def fits_place(world: World, place: Place, block: int) -> bool:
-    """Tell whether a block may be selected for a place: it stands there, or a window left the entry, and it is keyed for the end
-    of the place. Its primary is that key, or (a tail, or after T4 took the whole block's key) another one of the place.
+    """Tell whether a block may be selected for a place: it stands there, or a window left the entry, and it is keyed for the
+    end of the place. Its primary is that key, or (a tail, or after T4 took the whole block's key) another one of the place.
     """
     if place.block not in (block, ground.NULL):
         return False
@@ -290,6 +290,7 @@ def _keys_stay(moment: Moment) -> Findings:
     if isinstance(moment.action, EvictBlocks):
         return None  # asked for by block id (T4)
     prefixes = moment.after.prefixes
+    anew = {record.block for _, records in moment.before.plan.undo for record in records if record.primary[0] == NO_KEY}
     judged = False
     found = []
     for block in sorted(set(ground_host.outstanding(host))):
@@ -297,8 +298,8 @@ def _keys_stay(moment: Moment) -> Findings:
         if not has and isinstance(moment.action, Withdraw):
             continue  # the plan had keyed anew what was evicted by block id
         primary = (moment.before.pool.key_node[block], moment.before.pool.key_group[block])
-        if primary[0] == NO_KEY:
-            continue  # evicted by block id (T4)
+        if primary[0] == NO_KEY or (isinstance(moment.action, Withdraw) and block in anew):
+            continue  # evicted by block id (T4), and keyed anew by what is withdrawn now
         judged = True
         covered = set(ground.lineage(prefixes, primary[0])) if primary[1] >= 0 else set()
         if primary[1] >= 0 and ground.is_recurrent(moment.before.config.groups[primary[1]]):
@@ -342,7 +343,7 @@ LAWS: tuple[Law, ...] = (
     Law(
         id="HO-5",
         mark="D",
-        sentence="Handoffs published are as many as were stored, dropped and skipped, and each is counted as what became of it.",
+        sentence="Handoffs published are as many as were stored, dropped and skipped, each counted as what became of it.",
         source="#54736",
         faults=("M-CNT-1", "M-CNT-3"),
         on=(BuildMetadata, ReadCounters, ResetHost, Finish),

@@ -55,7 +55,7 @@ def _stored_bytes(moment: Moment) -> Findings:
     if moment.record is None or moment.before.host is None:
         return None
     stores = copied_now(moment)
-    found = []
+    found: list[Evidence] = []
     for store in stores:
         for block, destination in zip(store.device, store.host, strict=False):
             found += _wrong_copy(moment, store.event, block, destination)
@@ -200,13 +200,13 @@ LAWS: tuple[Law, ...] = (
     Law(
         "CC-5",
         "S",
-        "A store copies whole blocks that then hold what their keys claim, and none of that is overwritten between the forward of "
-        "the store's step and its copy.",
+        "A store copies whole blocks that then hold what their keys claim, and none of that is overwritten between the forward "
+        "of the store's step and its copy.",
         "#45704",
         ("M-ORD-1", "M-RACE-1"),
         on=(RunStore, RunLoad, Execute),
         check=_stored_bytes,
-        bent_by=(*WRONG_CONTENT, ("lagging_groups", "any")),
+        bent_by=(*WRONG_CONTENT, ("lagging_groups", "any"), ("positional_ids", "accumulated")),
     ),
     Law(
         "CC-6",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kvproof.core.records import NONE, Event
+from kvproof.spec.traces import declared
 from kvproof.spec.traces.driver import Diverged, Driver
 from kvproof.spec.traces.format import ClearedEvent, RemovedEvent, StoredEvent
 from kvproof.spec.traces.format import Event as RecordedEvent
@@ -61,6 +62,7 @@ def rows_of(driver: Driver, event: RecordedEvent) -> Iterator[Row]:
             yield ("stored", event.tier, event.group, key, event.parent, event.block_size, event.tokens_id)
     else:
         tokens = payload_source(driver, event)
+        driver.note(declared.EVENTS, int(len(event.keys) != 1))
         for key in event.keys:
             above = max(key[0] - event.block_size, 0)
             parent = (above, digest(tokens[:above])) if above else None

@@ -5,6 +5,7 @@ What an operation of a recording means in actions is said elsewhere (``manager``
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from kvproof.core.pool import Pool
 from kvproof.core.records import Event, Record
 from kvproof.core.world import World, new_world
 from kvproof.spec.judge import Judge, Violation, attempt
-from kvproof.spec.traces import project
+from kvproof.spec.traces import declared, project
 from kvproof.spec.traces.errors import ReplayError
 from kvproof.spec.traces.read import Operation
 from kvproof.spec.traces.state import RecordedState
@@ -65,9 +66,10 @@ class Driver:
     """Performs actions on the model and compares results and states; ``index`` is the operation that is being performed.
 
     ``places`` are the operations that the ``actions`` belong to. ``tokens`` are those of each request so far, ``said`` the
-    events of each tier since they were compared, ``lingering`` the rows of requests that finished while they load.
-    ``early_outputs``: the recording counts outputs as processed when their step ends (DECLARED).
-    ``outputs`` are the recorded outputs per request: (operation, sampled tokens, rejected drafts), in order.
+    events of each tier since they were compared, ``lingering`` the rows of requests that finished while they load. ``met``
+    counts how often each declared difference was met. ``early_outputs``: the recording counts outputs as processed when their
+    step ends (``declared``). ``step_limit`` are its most tokens of a step. ``outputs`` are the recorded outputs per request:
+    (operation, sampled tokens, rejected drafts), in order.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Driver:
     judge: Judge
     outputs: dict[str, list[tuple[int, list[int], int]]] = field(factory=dict)
     early_outputs: bool = True
+    step_limit: int = 1 << 30
     index: int = 0
     world: World = field(init=False)
     actions: list[Action] = field(factory=list)
@@ -85,11 +88,17 @@ class Driver:
     tokens: dict[str, list[int]] = field(factory=dict)
     said: dict[str, list[Event]] = field(factory=lambda: {"device": [], "host": []})
     lingering: dict[str, dict[str, Any]] = field(factory=dict)
+    met: Counter[str] = field(factory=Counter)
     _pools: dict[str, tuple[Pool, dict[str, Any]]] = field(factory=dict)
     _rows: dict[str, tuple[object, dict[str, Any]]] = field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
         self.world = new_world(self.config)
+
+    def note(self, difference: str, times: int = 1) -> None:
+        """Count a declared difference that was met."""
+        if times:
+            self.met[difference] += times
 
     # --- requests -------------------------------------------------------------------------------------------------
 
@@ -125,6 +134,7 @@ class Driver:
             if index > self.index:
                 tokens = sampled[: count - rejected]
                 break
+        self.note(declared.DRAFTS, count)
         return (*tokens, *(NO_TOKEN,) * (count - len(tokens)))
 
     def output(self, request: int, tokens: Sequence[int] = ()) -> Record:
@@ -191,6 +201,7 @@ class Driver:
         stores = (*self.host.stores, *self.host.abandoned_stores)
         waiting = {store.event for store in stores if store.event <= last and store.stage is Stage.SUBMITTED}
         for event in sorted(waiting):
+            self.note(declared.COPIES)
             self.act(act.RunStore(event))
 
     def complete_load(self, request: int) -> Record:
@@ -199,6 +210,7 @@ class Driver:
         events = [load.event for load in loads if load.request == request and load.event != NONE]
         waiting = {load.event for load in loads if load.stage is Stage.SUBMITTED}
         for event in sorted(event for event in waiting if event <= max(events, default=NONE)):
+            self.note(declared.COPIES)
             self.act(act.RunLoad(event))
         record = self.act(act.CompleteLoad(request))
         self.lingering.pop(self.name_of(request), None)
@@ -252,3 +264,4 @@ class Driver:
             raise Diverged(f"requests.{name}", row, None)
         if not self.early_outputs or row | {"in_flight": 0} != recorded | {"in_flight": 0} or recorded["in_flight"] != 0:
             equal_parts(f"requests.{name}", row, recorded)
+        self.note(declared.IN_FLIGHT)

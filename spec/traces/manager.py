@@ -1,7 +1,7 @@
 """The operations of a manager-level recording as actions: one or a few each (docs/trace-format.md, section 4).
 
 The recorded driver counts a step's output as processed at ``end_step`` and appends the sampled tokens later; the model
-processes both at once. ``DECLARED`` in ``replay`` lists this and every other difference.
+processes both at once. ``declared`` lists this and every other difference.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Callable
 from attrs import define, field
 
 from kvproof.core import actions as act
+from kvproof.core import plans
 from kvproof.core.records import NONE, Record
 from kvproof.core.world import Status
-from kvproof.spec.traces import announcements
+from kvproof.spec.traces import announcements, declared
 from kvproof.spec.traces.driver import Diverged, Driver, equal, lists
 from kvproof.spec.traces.format import EndStepResult, StepResult
 from kvproof.spec.traces.read import Operation, Recording
@@ -96,6 +97,7 @@ def _allocate(manager: Manager, operation: Operation) -> None:
     if live is not None:
         equal("first", live.status is not Status.RUNNING and not live.loaded, args.first)
     drafts = driver.drafts_of(args.request, args.drafts)
+    driver.note(declared.STEP_LIMIT, int(args.new_tokens > driver.step_limit))
     record = driver.act(
         act.Allocate(request, args.new_tokens, args.local, args.external, args.lookahead, drafts, load=args.async_load)
     )
@@ -113,6 +115,7 @@ def _promote(manager: Manager, operation: Operation) -> None:
 def _preempt(manager: Manager, operation: Operation) -> None:
     driver = manager.driver
     request = manager.request(operation)
+    driver.note(declared.PREEMPT, int(manager.opening))
     scheduled = any(entry.request == request for entry in driver.world.plan.scheduled)
     driver.act(act.Withdraw(request) if scheduled else act.Preempt(request))
 
@@ -120,6 +123,7 @@ def _preempt(manager: Manager, operation: Operation) -> None:
 def _end_step(manager: Manager, operation: Operation) -> None:
     manager.open_plan()
     driver, args = manager.driver, operation.args
+    taken = plans.zero_list(driver.world.plan)
     drain = driver.act(act.Drain())
     manager.drained = True
     handoffs: dict[str, list[tuple[int, int, int]]] = {}
@@ -127,7 +131,7 @@ def _end_step(manager: Manager, operation: Operation) -> None:
         handoffs.setdefault(driver.name_of(request), []).append((group, block, boundary))
     copies = [(source, destination) for _, source, destination in drain.copies]
     _result(operation, handoffs=handoffs, copies=copies)
-    _compare_zeroed(drain, operation)
+    _compare_zeroed(driver, drain, taken, operation)
     built = driver.act(act.BuildMetadata())
     compare_transfers(driver, built, operation)
     if driver.config.offload is not None and operation.result is not None:
@@ -143,13 +147,11 @@ def _end_step(manager: Manager, operation: Operation) -> None:
     _outputs_inside_prompts(driver)
 
 
-def _compare_zeroed(drain: Record, operation: Operation) -> None:
-    """Compare the zero list: a manager driven directly leaves destinations of loads on it, as taken (T0 b)."""
-    if operation.result is None:
-        return
-    recorded = operation.result.zeroed
-    equal("zeroed", list(drain.zeroed), [block for block in recorded if block not in drain.destinations])
-    equal("zeroed, loaded", list(drain.destinations), [block for block in recorded if block in drain.destinations])
+def _compare_zeroed(driver: Driver, drain: Record, taken: tuple[int, ...], operation: Operation) -> None:
+    """Compare the zero list: a manager driven directly leaves destinations of loads on it, in the order of taking (T0 b)."""
+    driver.note(declared.ZEROED, len(drain.destinations))
+    equal("zeroed", list(drain.zeroed), [block for block in taken if block not in drain.destinations])
+    _result(operation, zeroed=list(taken))
 
 
 def compare_transfers(driver: Driver, built: Record, operation: Operation) -> None:

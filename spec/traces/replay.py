@@ -1,7 +1,7 @@
 """Replay recordings operation by operation: does the profile predict everything, and do the laws hold on it?
 
-``manager`` and ``scheduler`` say which actions an operation is, ``driver`` applies them and compares. ``DECLARED`` lists
-every difference between the recorded driver and the model.
+``manager`` and ``scheduler`` say which actions an operation is, ``driver`` applies them and compares. ``declared`` lists
+every difference between a recording and the model that is bridged.
 """
 
 from __future__ import annotations
@@ -23,16 +23,6 @@ from kvproof.spec.traces.manager import Manager, recorded_outputs
 from kvproof.spec.traces.read import Operation, Recording
 from kvproof.spec.traces.scheduler import Scheduler
 
-DECLARED: tuple[tuple[str, str], ...] = (
-    (
-        "requests.in_flight",
-        "the recorded driver counts outputs as processed at end_step, the model when the sampled tokens arrive (T36)",
-    ),
-    (
-        "preempt before the first allocation of a step",
-        "recorded behind begin_step; for the model it happens between plans, as in a cache reset (T31)",
-    ),
-)
 PROFILE_OF_ENGINE: dict[tuple[str, str], Profile] = {("vllm", "0.33.0"): VLLM_0_33_0}
 
 
@@ -74,7 +64,7 @@ class Raised:
 
 @define(slots=True)
 class Replay:
-    """What came of one recording. ``actions`` are the model's actions, for counterexamples."""
+    """What came of one recording. ``actions`` are the model's, for counterexamples; ``declared`` counts bridged differences."""
 
     recording: str
     config: Config
@@ -83,6 +73,7 @@ class Replay:
     raised: Raised | None = None
     violations: list[Violation] = field(factory=list)
     premises: Counter[str] = field(factory=Counter)
+    declared: Counter[str] = field(factory=Counter)
     actions: list[Action] = field(factory=list)
 
 
@@ -137,9 +128,9 @@ def replay(recording: Recording, laws: Sequence[Law] = (), profile: Profile | No
     if last.raised is not None:
         outcome.raised = _why_raised(performer, last, outcome, refused)
         if outcome.divergence is None and not outcome.raised.refused:
-            unexpected = Diverged("the engine raised", "a result", last.raised)
-            outcome.divergence = _divergence(recording, last, unexpected)
+            outcome.divergence = _divergence(recording, last, Diverged("the engine raised", "a result", last.raised))
     outcome.actions = driver.actions
+    outcome.declared = driver.met
     return outcome
 
 
@@ -147,7 +138,8 @@ def performer_of(recording: Recording, config: Config, judge: Judge) -> Manager 
     """Return what performs the operations of a recording, by its level."""
     if recording.header.engine.level == "scheduler":
         return Scheduler(Driver(recording.name, config, judge, early_outputs=False), recording.config)
-    return Manager(Driver(recording.name, config, judge, recorded_outputs(recording)))
+    driver = Driver(recording.name, config, judge, recorded_outputs(recording), step_limit=recording.config.max_step_tokens)
+    return Manager(driver)
 
 
 def _divergence(recording: Recording, operation: Operation, found: Diverged) -> Divergence:
@@ -159,7 +151,8 @@ def _divergence(recording: Recording, operation: Operation, found: Diverged) -> 
 def _why_raised(performer: Manager | Scheduler, last: Operation, outcome: Replay, refused: bool) -> Raised:
     """Say what came before the engine's exception: a broken law, an action out of contract, or neither.
 
-    The last operation is tried on the model, unless the replay ended before it; nothing there is judged or compared.
+    The last operation is tried on the model, unless the replay ended before it; nothing there is judged or compared. A
+    scheduler's is not: which calls it had made is not recorded.
     """
     driver = performer.driver
     broken = min(driver.violations, key=lambda violation: violation.position, default=None)
@@ -168,7 +161,7 @@ def _why_raised(performer: Manager | Scheduler, last: Operation, outcome: Replay
     if outcome.divergence is not None:
         if refused:
             reason, place = str(outcome.divergence.expected), outcome.divergence.operation
-    else:
+    elif isinstance(performer, Manager):
         driver.index, driver.judge = last.index, Judge(())
         try:
             performer.perform(last)

@@ -79,6 +79,7 @@ class Summary:
     bent: Counter[str] = field(factory=Counter)
     excused: Counter[str] = field(factory=Counter)
     premises: Counter[str] = field(factory=Counter)
+    declared: Counter[str] = field(factory=Counter)
     stale: list[BaselineEntry] = field(factory=list)
 
     @property
@@ -120,6 +121,7 @@ def _add(summary: Summary, name: str, outcome: Replay, baseline: Sequence[Baseli
     summary.operations += outcome.operations
     summary.actions += len(outcome.actions)
     summary.premises.update(outcome.premises)
+    summary.declared.update(outcome.declared)
     if outcome.divergence is not None:
         summary.divergences.append(outcome.divergence)
     if outcome.raised is not None:

@@ -8,7 +8,6 @@ from typing import Any
 from attrs import evolve
 
 from kvproof.core import actions as act
-from kvproof.core import execute
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.errors import ContractBroken, PoolExhausted
@@ -50,7 +49,7 @@ class Run:
 
     def execute(self, name: str = "") -> None:
         """Execute the oldest step; the moments are called after the parts."""
-        for part in execute.PARTS:
+        for part in self.world.config.parts:
             self.do(act.Execute(part), name and f"{name} {part}")
 
     def step(self, name: str = "", *outputs: act.Output) -> None:
@@ -99,7 +98,7 @@ class Run:
 
 def whole_step(*outputs: act.Output) -> list[Action]:
     """Return the actions that close a plan, execute its step and process these outputs."""
-    return [act.Drain(), act.BuildMetadata(), act.Dispatch(), *(act.Execute(part) for part in execute.PARTS), *outputs]
+    return [act.Drain(), act.BuildMetadata(), act.Dispatch(), *(act.Execute(part) for part in ground.PARTS), *outputs]
 
 
 def answer(moment: Moment) -> Record:
