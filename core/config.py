@@ -238,7 +238,7 @@ def configure(groups: tuple[Group, ...], **settings: Unpack[Settings]) -> Config
     """Resolve a configuration (sections 2 and 3.1); what is not given has the value of ``DEFAULTS``.
 
     Sizes are in tokens, ``num_blocks`` counts the null block, ``retention`` is None (dense), 0 (sparse) or a positive
-    multiple of S. ``max_chunk`` are the most tokens of a step, ``long_prefill`` those of a prefill chunk while other requests wait
+    multiple of S. ``max_chunk`` are the most tokens of a step, ``long_prefill`` those of a prefill chunk while others wait
     or run (T22.3). ``connectors`` lists each connector's ``supports_divergent_local_hybrid_hits``. ``use_eagle`` turns the
     EAGLE drop on (T35), ``num_draft_tokens`` are the most drafts of a step (T36), ``shared_prefix_checkpoint`` asks for
     snapshots at junctions (T10.2b), ``checkpoint_alignment`` is that of a backend which exports internal checkpoints (T38),

@@ -40,6 +40,14 @@ def resolve_blocks_per_chunk(*, blocks_per_chunk: int | None, chunk_size: int | 
     return chunk_size // block_tokens[0]
 
 
+def storable_blocks(tokens: int, block_size: int, sharded: bool, dcp_size: int) -> int:
+    """Whole blocks of a group in the first `tokens` offloadable tokens (2.7, DS-6, vllm#41549).
+
+    Counted in tokens of a block over all ranks, as the keys are, never in tokens of a block on one rank.
+    """
+    return tokens // tokens_per_block(block_size, sharded, dcp_size)
+
+
 def hashes_per_chunk(chunk_tokens: int, block_tokens: int, hash_block: int) -> int:
     """Prefix hashes of one chunk; raises GeometryError unless H divides the tokens of a block (2.7)."""
     if block_tokens % hash_block:
@@ -60,6 +68,14 @@ def chunk_window_sliding(window: int, chunk_tokens: int, extra: int = 0) -> int:
 def chunk_window_chunked(local_chunk: int, chunk_tokens: int) -> int:
     """Chunks that local attention over `local_chunk` tokens needs (2.7)."""
     return geometry.ceil_div(local_chunk, chunk_tokens)
+
+
+def window_block_bound(window: int, blocks_per_chunk: int) -> int:
+    """Most blocks that a load may fill in a group whose window is `window` chunks (2.7, vllm#48959).
+
+    One more than the window's blocks: a window that begins inside a block reads a part of one more.
+    """
+    return window * blocks_per_chunk + 1
 
 
 CHUNK_WINDOW_MAMBA = 1

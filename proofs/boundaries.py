@@ -226,6 +226,23 @@ def chunk_key_names_the_chunk_end(chunk: int, hashes: int, hash_block: int) -> N
     assert (index + 1) * hash_block == (chunk + 1) * hashes * hash_block
 
 
+def stored_blocks_are_whole(tokens: int, dcp_size: int) -> None:
+    """DS-6: blocks of 4 tokens on each rank of a sharded group."""
+    assert tokens >= 0
+    assert dcp_size == 1 or dcp_size == 2 or dcp_size == 4
+    blocks = reachability.storable_blocks(tokens, 4, True, dcp_size)
+    assert blocks * 4 * dcp_size <= tokens < (blocks + 1) * 4 * dcp_size
+
+
+def window_load_stays_within_its_bound(window: int, total: int) -> None:
+    """LV-9: blocks of 4 tokens that a window touches at any length, chunks of one block."""
+    assert window >= 1
+    assert total >= 1
+    most = reachability.window_block_bound(reachability.chunk_window_sliding(window, 4), 1)
+    first = geometry.skipped_tokens_window(total, window) // 4
+    assert geometry.ceil_div(total, 4) - first <= most
+
+
 def admission_cap_covers_a_window_at_any_offset(window: int, inflight: int, offset: int, length: int) -> None:
     """2.8: blocks of 4 tokens that a window and the tokens in flight can touch."""
     assert window >= 2

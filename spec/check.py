@@ -19,7 +19,7 @@ from attrs import define, evolve, field, frozen
 from kvproof.core.config import SOUND, Config
 from kvproof.core.errors import ConfigError
 from kvproof.spec import counterexample as examples
-from kvproof.spec import faults
+from kvproof.spec import faults, near
 from kvproof.spec import laws as all_laws
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.engines import machine, rules, scopes, shrink, walk, witnesses
@@ -197,7 +197,7 @@ def chosen_laws(options: Options) -> tuple[Law, ...]:
     known = {law.id: law for law in all_laws.ALL}
     for name in options.laws:
         if name not in known and name not in rules.SENTENCES:
-            raise UserError(f"no law {name!r}; known: {', '.join([*known, rules.GUARD])}")
+            raise UserError(near.unknown("law", name, [*known, rules.GUARD]))
     if not options.laws:
         return tuple(all_laws.ALL)
     return tuple(known[name] for name in options.laws if name in known)
@@ -494,10 +494,10 @@ def _refused_configuration(job: Job, scope: Scope, law: str, error: ConfigError)
 
 
 def _traces(job: Job) -> Done:
-    """Replay every n-th shipped recording that the model covers."""
+    """Replay every n-th recording of the selection."""
     from kvproof.spec.traces import archive, summary
 
-    entries = archive.entries()[job.part :: TRACE_JOBS]
+    entries = archive.selection()[job.part :: TRACE_JOBS]
     if job.options.quick:
         entries = entries[::4]
     ran = summary.replay_all((recording for _, recording in archive.recordings(entries)), chosen_laws(job.options))

@@ -270,6 +270,26 @@ def reachable_chunks(n: int, chunk_tokens: int, alignment: int, window: int, eag
     return frozenset(j for segment in segments for j in segment[-tail:])
 
 
+def window_stored(
+    num_blocks: int, window: int, effective_size: int, alignment: int | None, retention: int | None
+) -> frozenset[int]:
+    """Blocks of a window that the native connector stores: those that a resume at a kept boundary or at the end reads (DS-7).
+
+    Sizes in tokens; ``alignment`` are the connector's own alignment tokens, None if it knows none and stores everything.
+    """
+    if alignment is None:
+        return frozenset(range(num_blocks))
+    kept = window_kept(
+        num_blocks, window=window, effective_size=effective_size, alignment=alignment, retention=retention, reach=()
+    )
+    segment = alignment if retention is None else retention
+    begun = [
+        i for i in range(num_blocks) if segment and i * effective_size >= floor_multiple(num_blocks * effective_size, segment)
+    ]
+    need = len(range(0, window - 1, effective_size))
+    return kept | frozenset(begun[-need:] if need else ())
+
+
 def touched_columns(aligned: int, external: int, size: int) -> tuple[int, ...]:
     """Columns that hold a position of `[aligned, aligned + external)` with `size` tokens each (LD-1)."""
     bounds = list(multiples(size, aligned + external))

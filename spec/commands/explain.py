@@ -14,9 +14,9 @@ from rich.table import Table
 from kvproof.spec import output
 from kvproof.spec.commands.check import wide_console
 from kvproof.spec.deployments import catalogue, model, page, read
-from kvproof.spec.deployments.schema import Deployment, Retention
+from kvproof.spec.deployments.schema import Deployment, Host, Mode, Number, Retention
 from kvproof.spec.exits import UserError
-from kvproof.spec.explain import answer, document, text
+from kvproof.spec.explain import answer, divergence, document, host_text, hosts, text
 from kvproof.spec.explain.scenario import Question
 
 TOKENS = click.IntRange(min=1)
@@ -34,6 +34,13 @@ TOKENS = click.IntRange(min=1)
 @click.option(
     "--blocks", type=click.IntRange(min=2), metavar="B", help="Pool size (default and at most: enough for everything)."
 )
+@click.option("--host", type=click.Choice(["eager", "lazy", "none"]), help="A host tier, or none (default: the deployment's).")
+@click.option(
+    "--host-blocks",
+    type=click.IntRange(min=2),
+    metavar="B",
+    help="Its size (default: the deployment's, or enough for everything).",
+)
 @click.option("--between", type=click.IntRange(min=0), default=0, metavar="N", help="Tokens of an unrelated prompt in between.")
 @click.option("--evict", multiple=True, metavar="GROUP@TOKENS", help="Take a key away before the second prompt; repeatable.")
 @click.option("--sources", "with_sources", is_flag=True, help="Say where every number comes from.")
@@ -50,6 +57,8 @@ def command(
     gate: str,
     retention: str | None,
     blocks: int | None,
+    host: str | None,
+    host_blocks: int | None,
     between: int,
     evict: tuple[str, ...],
     with_sources: bool,
@@ -67,7 +76,7 @@ def command(
         return
     if write is not None:
         raise UserError("--write belongs to --list: add it, or leave --write out")
-    chosen = _with_retention(_chosen(deployment, file), retention)
+    chosen = _with_host(_with_retention(_chosen(deployment, file), retention), host, host_blocks)
     budget = chosen.settings.step_tokens.value if step_tokens is None else step_tokens
     if prompt is None:
         if resend is not None or shared is not None or between or evict:
@@ -98,6 +107,25 @@ def _with_retention(deployment: Deployment, given: str | None) -> Deployment:
         raise UserError(f"--retention {given}: write dense, sparse or a number of tokens, 0 (sparse) or a multiple of S")
     value = Retention(value="dense" if asked == "dense" else int(asked), assumed="asked with --retention")
     return structs.replace(deployment, settings=structs.replace(deployment.settings, retention=value))
+
+
+def _with_host(deployment: Deployment, mode: str | None, blocks: int | None) -> Deployment:
+    """Return the deployment with another host tier, with ``mode`` none without one. Raises UserError."""
+    known = deployment.settings.host
+    if mode == "none" or (mode is None and known is None):
+        if blocks is not None:
+            raise UserError("--host-blocks is the size of a host tier: add --host eager or --host lazy")
+        host = None
+    else:
+        assumed = "asked with --host"
+        chosen = (
+            known.mode
+            if mode is None and known is not None
+            else Mode(value="lazy" if mode == "lazy" else "eager", assumed=assumed)
+        )
+        size = None if known is None else known.blocks
+        host = Host(mode=chosen, blocks=size if blocks is None else Number(value=blocks, assumed="asked with --host-blocks"))
+    return structs.replace(deployment, settings=structs.replace(deployment.settings, host=host))
 
 
 def _evicted(deployment: Deployment, given: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
@@ -138,13 +166,23 @@ def _show_answer(
     with busy:
         found = answer.explain(deployment, question, blocks=blocks, closed=closed)
         other = answer.compare_closed(deployment, question, found, blocks)
+        host = hosts.explain(found)
+        cost = divergence.explain(found)
     if as_json:
-        click.echo(json.dumps(document.of_answer(found, other), indent=1))
+        click.echo(json.dumps(document.of_answer(found, other, host, cost), indent=1))
         return
     console = wide_console()
     text.head(console, deployment)
     text.geometry(console, found)
     text.story(console, found, other)
+    if cost is not None:
+        host_text.divergence(console, cost)
+    if host is not None:
+        host_text.host(console, found, host)
+    text.legend(
+        console,
+        found.classes + tuple(item for asked in host.lookups[1:] for item in asked.found.classes) if host else found.classes,
+    )
     if with_sources:
         text.sources(console, deployment)
 

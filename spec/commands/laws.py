@@ -11,6 +11,7 @@ from rich.table import Table
 
 from kvproof.spec import faults as registry
 from kvproof.spec import laws, output
+from kvproof.spec.exits import UserError
 from kvproof.spec.laws.base import Law
 
 MARKS = {"S": "soundness", "C": "completeness and progress", "D": "definition"}
@@ -18,20 +19,50 @@ NOT_YET = "not yet shown to bite"
 
 
 @click.command("laws", short_help="List the laws that the model must keep.")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.option("--write", type=click.Path(path_type=Path), metavar="FILE", help="Write the list as Markdown to FILE.")
-def command(as_json: bool, write: Path | None) -> None:
-    """List every law: its sentence, its mark, where it comes from, and the faults that it must catch.
+def command(ids: tuple[str, ...], as_json: bool, write: Path | None) -> None:
+    """List every law: its sentence, its mark, where it comes from, and the faults that it must catch. IDs choose some.
 
     S is soundness (a violation means wrong content, wrong ownership or a broken contract), C completeness and progress, D
     a definition. `kvproof check --law ID` checks one alone.
     """
+    if ids and write is not None:
+        raise UserError("--write writes the page of all laws: leave the ids out")
+    asked = tuple(laws.by_id(known_as(name)) for name in ids) or laws.ALL
     if write is not None:
         output.write_atomically(write, as_markdown())
     if as_json:
-        click.echo(json.dumps([as_dict(law) for law in laws.ALL], indent=1, sort_keys=True))
+        click.echo(json.dumps([as_dict(law) for law in asked], indent=1, sort_keys=True))
+    elif ids:
+        click.echo("\n\n".join(as_text(law) for law in asked))
     elif write is None:
         Console().print(as_table())
+
+
+def known_as(name: str) -> str:
+    """Return the id of a law that is named in any case; an unknown name stays as it is."""
+    return next((law.id for law in laws.ALL if law.id.casefold() == name.casefold()), name)
+
+
+def as_text(law: Law) -> str:
+    """Return everything that is known about one law, a line each, its faults with what they do wrong."""
+    after = ", ".join(action.__name__ for action in law.on) or "every action"
+    judged_on = [f"action, after {after}" if kind == "action" else kind for kind in judged(law)]
+    lines = [
+        f"{law.id} [{law.mark}, {MARKS[law.mark]}] {laws.FAMILIES[law.id.partition('-')[0]]}",
+        law.sentence,
+        f"judged on: {'; '.join(judged_on)}",
+        f"source: {law.source}",
+    ]
+    if law.bent_by:
+        lines.append("bent by: " + ", ".join(f"{field} = {value}" for field, value in law.bent_by))
+    lines.append("faults that it must catch:")
+    summaries = {fault.id: fault.summary for fault in registry.ALL}
+    lines += [f"  {name}: {summaries.get(name, 'comes with a later part')}" for name in law.faults]
+    lines.append(f"`kvproof check --law {law.id}` checks it alone.")
+    return "\n".join(lines)
 
 
 def planted_now(law: Law) -> list[str]:

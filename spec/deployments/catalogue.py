@@ -6,6 +6,7 @@ import functools
 from importlib import resources
 from importlib.resources.abc import Traversable
 
+from kvproof.spec import near
 from kvproof.spec.deployments import read
 from kvproof.spec.deployments.schema import Deployment
 from kvproof.spec.exits import UserError
@@ -26,7 +27,9 @@ def names() -> tuple[str, ...]:
 def find(name: str) -> Deployment:
     """Return the shipped deployment of this name. Raises UnknownDeployment."""
     if name not in names():
-        raise UnknownDeployment(f"no shipped deployment is called {name!r}; `kvproof explain --list` names them all")
+        close = near.nearest(name, names())
+        asked = f" (did you mean {' or '.join(close)}?)" if close else ""
+        raise UnknownDeployment(f"no shipped deployment is called {name!r}{asked}; `kvproof explain --list` names them all")
     return read.read_bytes(source(name), f"{name}{SUFFIX}")
 
 

@@ -6,7 +6,7 @@ from attrs import evolve
 
 from kvproof.core import config as configs
 from kvproof.core import kinds
-from kvproof.core.config import Config, Group
+from kvproof.core.config import Config, Group, Offload
 from kvproof.core.errors import ConfigError
 from kvproof.spec.deployments.read import DeploymentError
 from kvproof.spec.deployments.schema import Deployment
@@ -40,6 +40,25 @@ def groups(deployment: Deployment) -> tuple[Group, ...]:
     return tuple(found)
 
 
+HOST_CONNECTOR = "SimpleCPUOffloadConnector"
+"""The connector of the host tier: where a deployment has one it brings its own entry (``Config.children``)."""
+
+
+def offload(deployment: Deployment, num_blocks: int) -> Offload | None:
+    """Return the host tier of a deployment, of ``num_blocks`` blocks where it does not say how many; None without one."""
+    host = deployment.settings.host
+    if host is None:
+        return None
+    return Offload(mode=host.mode.value, num_blocks=num_blocks if host.blocks is None else host.blocks.value)
+
+
+def other_connectors(deployment: Deployment) -> tuple[bool, ...]:
+    """Return what the connectors besides the host tier's can do with a divergent hit (T13)."""
+    settings = deployment.settings
+    hosted = settings.host is not None
+    return tuple(known.divergent.value for known in settings.connectors if not (hosted and known.name == HOST_CONNECTOR))
+
+
 def lacks(deployment: Deployment) -> str | None:
     """Return what this version of the model does not have for a deployment, in words; None if it has everything."""
     for group in deployment.groups:
@@ -70,7 +89,8 @@ def configure(deployment: Deployment, num_blocks: int, step_tokens: int) -> Conf
             dcp_size=settings.dcp_size.value,
             max_model_len=settings.max_model_len.value,
             retention=None if isinstance(retention, str) else retention,
-            connectors=tuple(connector.divergent.value for connector in settings.connectors),
+            connectors=other_connectors(deployment),
+            offload=offload(deployment, num_blocks),
             use_eagle=settings.eagle is not None and settings.eagle.value,
             num_blocks=num_blocks,
             max_running=ROWS,

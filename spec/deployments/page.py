@@ -172,7 +172,8 @@ url = "https://github.com/vllm-project/vllm/pull/50493"
 says = "what can be read there"
 ```
 
-Optional in `[settings]`: `tensor_parallel`, `interleave`, `hash_block_size`, `num_draft_tokens`, `eagle`, and
-`connectors = [{ name = "...", divergent = { value = false, assumed = "..." } }]`. Optional in a group: `layers` (of all its
-groups together), `sharded`, `window`, `speculative_blocks`, `draft`. `[arithmetic]` holds what rule 1 needs, `[[facts]]` known
-hits; the shipped files show both.""".splitlines()
+Optional in `[settings]`: `tensor_parallel`, `interleave`, `hash_block_size`, `num_draft_tokens`, `eagle`,
+`connectors = [{ name = "...", divergent = { value = false, assumed = "..." } }]`, and a host tier,
+`host = { mode = "eager", blocks = 1024 }` (or `lazy`; without `blocks` nothing is evicted from it). Optional in a group:
+`layers` (of all its groups together), `sharded`, `window`, `speculative_blocks`, `draft`. `[arithmetic]` holds what rule 1
+needs, `[[facts]]` known hits; the shipped files show both.""".splitlines()

@@ -59,7 +59,13 @@ class Retention(_Sourced, frozen=True, kw_only=True):
     value: Count | Literal["dense"]
 
 
-Sourced = Number | Flag | Retention
+class Mode(_Sourced, frozen=True, kw_only=True):
+    """How blocks get to the host (T26, T33) with its source: ``eager`` or ``lazy``."""
+
+    value: Literal["eager", "lazy"]
+
+
+Sourced = Number | Flag | Retention | Mode
 
 
 class Source(_Strict, frozen=True):
@@ -76,6 +82,13 @@ class Connector(_Strict, frozen=True):
     divergent: Flag
 
 
+class Host(_Strict, frozen=True):
+    """A host tier (SimpleCPU) behind the device pool. Without ``blocks``, null block included, nothing is evicted from it."""
+
+    mode: Mode
+    blocks: Number | None = None
+
+
 class Settings(_Strict, frozen=True):
     """What the deployment sets, in tokens and counts; what may be left out has the value of ``configure`` (3.1)."""
 
@@ -89,6 +102,7 @@ class Settings(_Strict, frozen=True):
     num_draft_tokens: Number | None = None
     eagle: Flag | None = None
     connectors: tuple[Connector, ...] = ()
+    host: Host | None = None
 
 
 class Group(_Strict, frozen=True):

@@ -124,6 +124,20 @@ def most_drafts(config: Config, request: Request) -> int:
     return max(min(config.num_draft_tokens, config.max_model_len - start - 1, config.max_chunk - 1), 0)
 
 
+def most_padding(config: Config, request: Request, start: int) -> int:
+    """Return how many drafts may stand behind the last token of a request that is admitted at ``start`` (T36, C-58).
+
+    With Mamba-align groups they end in the block of that token, unless the profile does not ask for it.
+    """
+    if request.status is Status.RUNNING or start + 1 != request.num_tokens:
+        return 0
+    most = max(min(config.num_draft_tokens, config.max_model_len - start - 1, config.max_chunk - 1), 0)
+    if config.profile.padded_admission == "any":
+        return most
+    sizes = [config.groups[group].block_size for group in config.snapshots]
+    return max(drafts for drafts in range(most + 1) if all(start // size == (start + drafts) // size for size in sizes))
+
+
 # --- external tokens ----------------------------------------------------------------------------------------------
 
 

@@ -221,6 +221,8 @@ def first_allocations(config: Config, request: Request, hit: Hit, limits: Limits
             for amount in amounts.amounts(config, request, hit.local)
             for extra in limits.lookahead
         ]
+        for drafts in draft_choices(amounts.most_padding(config, request, hit.local), limits.alphabet):
+            found.append(act.Allocate(request.request, 1 + len(drafts), local=hit.local, drafts=drafts))
     if limits.external:
         for local in amounts.adoptable(config, hit):
             for external in amounts.external_amounts(config, request, local, hit.local - local):

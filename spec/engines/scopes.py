@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvproof.spec import near
 from kvproof.spec.engines import scopes_host, scopes_plain, scopes_wide
 from kvproof.spec.engines.scope_parts import Scope
 from kvproof.spec.exits import UserError
@@ -17,7 +18,7 @@ def by_name(name: str) -> Scope:
     for scope in ALL:
         if scope.name == name:
             return scope
-    raise UserError(f"no scope {name!r}; known: {', '.join(scope.name for scope in ALL)}")
+    raise UserError(near.unknown("scope", name, [scope.name for scope in ALL]))
 
 
 def chosen(quick: bool) -> tuple[Scope, ...]:

@@ -83,6 +83,8 @@ SCOPES: tuple[Scope, ...] = (
         async_outputs=True,
         append_expansion=2,
     ),
+    # Drafts that pass the end of a state block, at admissions too.
+    scope("fa4-m2+2-draft2", full(4), mamba(2, 2), max_model_len=24, num_blocks=24, num_draft_tokens=2, max_running=2),
     scope(
         "w4-fa4-w8-eagle-async",
         window(4, 5),

@@ -229,6 +229,9 @@ class Walker:
         return self.habits.late if step is None or step.scheduled else max(self.habits.late, 0.9)
 
     def _output(self, world: World, number: int) -> Action:
+        share = flight.due_share(world, number)
+        if share.loaded_from < share.start and not world.steps[0].opened and self.chance(self.habits.external / 2):
+            return act.Output(number, failed=True, valid=self.random.randrange(share.loaded_from, share.start))
         most = flight.most_delivered(world, number)
         if most <= 0:
             return act.Output(number)
@@ -330,7 +333,9 @@ class Walker:
         return self.limits.gates[self.random.randrange(len(self.limits.gates))]
 
     def _drafts(self, request: Request) -> tuple[int, ...]:
-        most = amounts.most_drafts(self.config, request)
+        return self._guesses(amounts.most_drafts(self.config, request))
+
+    def _guesses(self, most: int) -> tuple[int, ...]:
         if not most or not self.chance(self.habits.draft):
             return ()
         return tuple(self._token() for _ in range(self.random.randint(1, most)))
@@ -400,7 +405,15 @@ class Walker:
         amount = self._amount(request, hit.local)
         if not amount:
             return None
-        return act.Allocate(request.request, amount, local=hit.local, lookahead=self._lookahead(), full_sequence=self._gate())
+        padding = self._guesses(amounts.most_padding(self.config, request, hit.local))
+        return act.Allocate(
+            request.request,
+            1 + len(padding) if padding else amount,
+            local=hit.local,
+            lookahead=self._lookahead(),
+            drafts=padding,
+            full_sequence=self._gate(),
+        )
 
     def _tight(self, world: World, request: Request, local: int, choices: Sequence[int]) -> Action:
         """Return the admission with the most external tokens that still fits, so that the pool is used up to its end."""

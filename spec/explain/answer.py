@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from attrs import evolve, frozen
+from msgspec import structs
 
 from kvproof.core import kinds
 from kvproof.core.config import Config
@@ -94,6 +95,8 @@ class Answer:
     local: int
     diverged: bool
     junction: int
+    run: Run | None = None
+    """What happened, for those who look further; None where nothing was asked."""
 
 
 def explain(deployment: Deployment, question: Question, *, blocks: int | None = None, closed: bool = False) -> Answer:
@@ -108,7 +111,7 @@ def explain(deployment: Deployment, question: Question, *, blocks: int | None = 
     scenario.check(empty.config, question)
     wanted = scenario.blocks_wanted(empty.config, question)
     _check_size(question, wanted)
-    config = evolve(empty.config, num_blocks=wanted if blocks is None else min(blocks, wanted))
+    config = sized(empty.config, deployment, wanted, blocks)
     run = scenario.run(config, question)
     seen = view(run)
     names = model.group_names(deployment)
@@ -116,7 +119,7 @@ def explain(deployment: Deployment, question: Question, *, blocks: int | None = 
     labels = {members: class_name(names, members) for members in readers}
     joint, lowerings = fixed_point(seen, readers, labels)
     _compare(config, run, seen, readers, joint)
-    asked = _Asked(seen, readers, labels, joint, _lagging_rule(deployment, run.record.diverged))
+    asked = Asked(seen, readers, labels, joint, _lagging_rule(config, run.record.diverged))
     return evolve(
         empty,
         config=config,
@@ -128,7 +131,19 @@ def explain(deployment: Deployment, question: Question, *, blocks: int | None = 
         local=run.record.local,
         diverged=run.record.diverged,
         junction=run.record.junction,
+        run=run,
     )
+
+
+def sized(config: Config, deployment: Deployment, wanted: int, blocks: int | None) -> Config:
+    """Return a configuration with pools of the right size: what was asked for, at most and by default ``wanted`` blocks.
+
+    The host holds what its deployment says, or as many as nothing is evicted from. Raises ScenarioError for too many.
+    """
+    host, offload = deployment.settings.host, config.offload
+    if host is not None and offload is not None:
+        offload = evolve(offload, num_blocks=wanted if host.blocks is None else min(host.blocks.value, wanted))
+    return evolve(config, num_blocks=wanted if blocks is None else min(blocks, wanted), offload=offload)
 
 
 def geometry(deployment: Deployment, step_tokens: int, *, closed: bool = False) -> Answer:
@@ -159,15 +174,15 @@ def compare_closed(deployment: Deployment, question: Question, found: Answer, bl
     """Return the answer with the gate closed if the gate was open, None if there is nothing to compare."""
     if found.forced or not found.config.fine_grained:
         return None
-    return explain(deployment, question, blocks=blocks, closed=True)
+    alone = structs.replace(deployment, settings=structs.replace(deployment.settings, host=None))
+    return explain(alone, question, blocks=blocks, closed=True)
 
 
-def _lagging_rule(deployment: Deployment, diverged: bool) -> str:
+def _lagging_rule(config: Config, diverged: bool) -> str:
     """Return the rule for boundaries of full attention at which only recurrent groups cannot resume (T13)."""
     if diverged:
         return rules.DIVERGENT
-    connectors = deployment.settings.connectors
-    return rules.OTHER_GROUP if all(connector.divergent.value for connector in connectors) else rules.CONNECTOR
+    return rules.OTHER_GROUP if all(config.children) else rules.CONNECTOR
 
 
 def _check_size(question: Question, blocks: int) -> None:
@@ -234,12 +249,12 @@ def class_name(names: tuple[str, ...], members: tuple[int, ...]) -> str:
 
 
 def own_hit(seen: View, reader: Reader, asked: int) -> int:
-    """Return the deepest aligned boundary not above ``asked`` at which a class can resume, 0 if there is none."""
+    """Return the deepest aligned boundary not above ``asked`` at which a class can resume, what it has already if none."""
     top = min(asked, seen.limit)
-    for boundary in range(top - top % seen.alignment, 0, -seen.alignment):
+    for boundary in range(top - top % seen.alignment, seen.start, -seen.alignment):
         if reader.why_not(boundary) is None:
             return boundary
-    return 0
+    return seen.start
 
 
 def fixed_point(
@@ -267,25 +282,36 @@ def _can(seen: View, members: tuple[int, ...]) -> kinds.base.Capabilities:
 def _compare(config: Config, run: Run, seen: View, readers: dict[tuple[int, ...], Reader], joint: int) -> None:
     """Check the rules against the model's lookup. Raises Disagreement."""
     record = run.record
-    expected, diverged = joint, False
-    hits = {members: own_hit(seen, reader, seen.limit) for members, reader in readers.items()}
-    attention = [hit for members, hit in hits.items() if _can(seen, members).prefix_closed]
-    if config.connectors and all(config.connectors) and config.recurrent and attention and len(config.groups) > 1:
-        deepest = min(attention)
-        shorter = [members for members, hit in hits.items() if hit < deepest]
-        if all(hit <= deepest for hit in hits.values()) and all(_can(seen, members).recurrent for members in shorter):
-            expected, diverged = deepest, bool(shorter)
+    expected, diverged = (
+        divergent_hit(config, seen, readers, joint) if config.children and all(config.children) else (joint, False)
+    )
     if (record.local, record.diverged) != (expected, diverged):
         raise Disagreement(
             f"the rules give a hit of {expected} (diverged: {diverged}), the model {record.local} ({record.diverged})"
         )
 
 
+def divergent_hit(config: Config, seen: View, readers: dict[tuple[int, ...], Reader], joint: int) -> tuple[int, bool]:
+    """Return what a connector is offered that serves divergent hits, and whether that is one (T12).
+
+    As far as full attention reaches, if nobody reaches further and only recurrent groups are behind; else the joint hit.
+    """
+    hits = {members: own_hit(seen, reader, seen.limit) for members, reader in readers.items()}
+    attention = [hit for members, hit in hits.items() if _can(seen, members).prefix_closed]
+    if not config.recurrent or not attention or len(config.groups) == 1:
+        return joint, False
+    deepest = min(attention)
+    shorter = [members for members, hit in hits.items() if hit < deepest]
+    if any(hit > deepest for hit in hits.values()) or not all(_can(seen, members).recurrent for members in shorter):
+        return joint, False
+    return deepest, bool(shorter)
+
+
 # --- candidates ---------------------------------------------------------------------------------------------------
 
 
 @frozen(slots=True)
-class _Asked:
+class Asked:
     """What a verdict on a candidate needs; ``lagging`` is the rule where only recurrent groups cannot follow."""
 
     seen: View
@@ -295,7 +321,7 @@ class _Asked:
     lagging: str
 
 
-def class_answer(asked: _Asked, members: tuple[int, ...]) -> ClassAnswer:
+def class_answer(asked: Asked, members: tuple[int, ...]) -> ClassAnswer:
     """Return every candidate boundary of a class with the rule that removed it."""
     reader, seen = asked.readers[members], asked.seen
     return ClassAnswer(
@@ -308,7 +334,7 @@ def class_answer(asked: _Asked, members: tuple[int, ...]) -> ClassAnswer:
     )
 
 
-def verdict(asked: _Asked, members: tuple[int, ...], boundary: int) -> Reason:
+def verdict(asked: Asked, members: tuple[int, ...], boundary: int) -> Reason:
     """Return the first rule that applies to a candidate of a class."""
     reason = rules.removed_by(asked.seen, asked.readers[members], boundary)
     if reason is not None:

@@ -8,8 +8,10 @@ from attrs import asdict
 
 from kvproof.spec.deployments import schema
 from kvproof.spec.deployments.schema import Deployment
-from kvproof.spec.explain import words
+from kvproof.spec.explain import host_words, words
 from kvproof.spec.explain.answer import Answer, ClassAnswer
+from kvproof.spec.explain.divergence import Divergence
+from kvproof.spec.explain.hosts import HostAnswer, HostLookup
 
 
 def of_deployment(deployment: Deployment) -> dict[str, Any]:
@@ -48,7 +50,9 @@ def of_deployment(deployment: Deployment) -> dict[str, Any]:
     }
 
 
-def of_answer(answer: Answer, closed: Answer | None) -> dict[str, Any]:
+def of_answer(
+    answer: Answer, closed: Answer | None, host: HostAnswer | None = None, cost: Divergence | None = None
+) -> dict[str, Any]:
     """Return an answer with every candidate; ``closed`` is the same question with the gate closed, if it was asked."""
     config, question = answer.config, answer.question
     return {
@@ -62,7 +66,52 @@ def of_answer(answer: Answer, closed: Answer | None) -> dict[str, Any]:
         "cause": words.cause(answer),
         "lookup": {"local": answer.local, "diverged": answer.diverged, "junction": answer.junction},
         "recomputed": question.resend - answer.joint,
+        "divergent_hits": None if cost is None else asdict(cost) | {"tokens": cost.tokens, "why": host_words.divergence(cost)},
+        "host": None if host is None else of_host(answer, host),
         "gate_closed": None if closed is None else {"joint_hit": closed.joint, "why": words.why_closed(answer, closed)},
+    }
+
+
+def of_host(answer: Answer, host: HostAnswer) -> dict[str, Any]:
+    """Return what was stored, what the host holds, and each lookup with every candidate and copy."""
+    return {
+        "mode": host.mode,
+        "blocks": host.blocks,
+        "hits_end_at_multiples_of": host.alignment,
+        "lazy_target": host.target or None,
+        "stored": [
+            {
+                "when": host_words.when(stored),
+                "by": stored.how,
+                "group": answer.rows[stored.key[1]].name,
+                "boundary": stored.boundary,
+                "device_block": stored.device,
+                "host_block": stored.host,
+            }
+            for stored in host.stored
+        ],
+        "holds": [{"name": name, "boundaries": list(boundaries)} for name, boundaries in host.holds],
+        "keys_of_other_tokens": host.others,
+        "lookups": [_lookup(answer, lookup) for lookup in host.lookups],
+    }
+
+
+def _lookup(answer: Answer, lookup: HostLookup) -> dict[str, Any]:
+    asked, fits = lookup.asked, lookup.asked.resumes >= 0
+    return {
+        "device_cache": asked.device,
+        "local": asked.local,
+        "asked_behind": asked.behind,
+        "offered": asked.offered,
+        "accepted": {"local": asked.accepted.local, "external": asked.accepted.external},
+        "branch": asked.accepted.branch,
+        "branch_text": host_words.branch(lookup),
+        "resumes_at": asked.resumes if fits else None,
+        "computed_again": answer.question.resend - asked.resumes if fits else None,
+        "cause": host_words.cause(answer, lookup),
+        "classes": [_class(found) for found in lookup.found.classes],
+        "fixed_point": [asdict(lowering) for lowering in lookup.found.lowerings],
+        "load": [asdict(copy) | {"group": answer.rows[copy.group].name} for copy in lookup.landings],
     }
 
 

@@ -7,6 +7,7 @@ reason. Readers read keys, chunk ends and sizes only.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Protocol
 
 from attrs import field, frozen
@@ -27,6 +28,11 @@ EVICTED = "evicted"
 OTHER_GROUP = "other group"
 CONNECTOR = "connector"
 DIVERGENT = "divergent"
+LOCAL = "local"
+HOST_EVICTED = "host evicted"
+HOST_FULL = "host full"
+LAZY = "lazy"
+NOT_STORED = "not stored"
 SHORTER = "shorter"
 HIT = "hit"
 
@@ -39,6 +45,11 @@ MEANINGS: dict[str, str] = {
     RETENTION: "it was computed, and the retention setting does not keep it (2.9)",
     NO_KEY: "it was computed and got no key: only whole blocks and one boundary inside a block do (T9, T10, 2.8)",
     EVICTED: "it had a key and lost it: its block was given to somebody else (T1, T4), or --evict took the key away",
+    LOCAL: "the device has it: the host is asked behind it (T14)",
+    HOST_EVICTED: "it was on the host, and its host block was given to a later store",
+    HOST_FULL: "the host had no free block when it could have been stored (T24, T27)",
+    LAZY: "lazy mode copies a block only when it comes near the end of its time on the device (T33)",
+    NOT_STORED: "the device had it, and nothing stored it (T24 to T27)",
     OTHER_GROUP: "this group could resume here, another one cannot (T11)",
     CONNECTOR: "as far as full attention reaches; no connector brings the missing recurrent state (T13)",
     DIVERGENT: "as far as full attention reaches; kept if the connector brings more tokens with their state (T13, T14)",
@@ -89,17 +100,27 @@ def removed_by(view: View, reader: Reader, boundary: int) -> Reason | None:
 
     A reader that needs no key there (a chunk of local attention begins) can resume where the first prompt never was.
     """
+    if 0 < boundary <= view.start:
+        return Reason(LOCAL, f"the host is asked behind {view.start:,}")
     out = beyond(view, boundary)
     if out is not None and (out.rule == CAP or reader.why_not(boundary) is not None):
         return out
     if boundary % view.alignment:
-        return Reason(ALIGNMENT, f"no multiple of A = {view.alignment:,}")
+        lazy = view.host is not None and view.host.mode == "lazy"
+        size = f"S = {view.alignment:,}, which lazy mode asks for" if lazy else f"A = {view.alignment:,}"
+        return Reason(ALIGNMENT, f"no multiple of {size}")
     return reader.why_not(boundary)
 
 
 def fate(view: View, members: Members, boundary: int) -> Reason | None:
-    """Return how the key of a boundary was lost, None if the groups that lack it never had it."""
+    """Return how the key of a boundary was lost, None if the groups that lack it never had it.
+
+    On the host: how it was lost there, or why what the device had was not stored.
+    """
     node = view.nodes[boundary]
+    if view.host is not None:
+        lacking = [group for group in members if (node, group) not in view.keyed]
+        return next((Reason(*why) for group in lacking if (why := view.host.why((node, group), boundary)) is not None), None)
     losses = [view.lost[node, group] for group in members if (node, group) not in view.keyed and (node, group) in view.lost]
     if not losses:
         return None
@@ -128,11 +149,17 @@ def missing_block(view: View, members: Members, edge: int, kept: Callable[[int],
 
 def retention_text(view: View) -> str:
     """Return what the retention setting keeps, in words."""
-    points = sorted({naive.floor_multiple(point, view.alignment) for point in view.resumes})
+    points = _resume_points(view.resumes, view.kept)
     where = " and ".join(f"{point:,}" for point in points)
     if view.config.retention:
         return f"retention {view.config.retention:,} keeps its multiples and {where}"
     return f"retention 0 keeps {where} only"
+
+
+@lru_cache(maxsize=8)
+def _resume_points(resumes: tuple[int, ...], alignment: int) -> tuple[int, ...]:
+    """Return where a resend may resume, in whole alignments; asked for again with every candidate."""
+    return tuple(sorted({naive.floor_multiple(point, alignment) for point in resumes}))
 
 
 def given_up(edge: int) -> Reason:
@@ -146,7 +173,7 @@ class FullAttention:
     def __init__(self, view: View, members: Members) -> None:
         self.view, self.members = view, members
         self.span = view.spans[members[0]]
-        self.unit = min(view.alignment, self.span)
+        self.unit = min(view.kept, self.span)
         self.margin = view.margin(members)
         self.reach = naive_hits.attention_reach(
             view.keyed, view.nodes[: view.asked(members) + 1], members, self.span, view.unit
@@ -172,7 +199,7 @@ class AlignedStates:
     def __init__(self, view: View, members: Members) -> None:
         self.view, self.members = view, members
         self.size = view.spans[members[0]]
-        self.unit = min(view.alignment, self.size)
+        self.unit = min(view.kept, self.size)
         self.tail = naive.checkpoint_boundary(view.prompt, view.unit, any(view.config.eagle))
 
     def why_not(self, boundary: int) -> Reason | None:
@@ -191,7 +218,7 @@ class AlignedStates:
         if boundary % self.size:
             return Reason(NO_KEY, f"inside a block only the prompt's checkpoint {self.tail:,} is registered")
         blocks = len(range(0, boundary, self.size))
-        if blocks - 1 not in naive.mamba_kept(blocks, self.size, view.alignment, view.config.retention, view.resumes):
+        if blocks - 1 not in naive.mamba_kept(blocks, self.size, view.kept, view.config.retention, view.resumes):
             return Reason(RETENTION, f"a chunk ended here, but {retention_text(view)}")
         return Reason(NO_KEY, "a chunk ended here, but the state was not registered")
 
@@ -224,7 +251,7 @@ class SlidingWindow:
             len(range(0, view.prompt, self.unit)),
             window=self.window,
             effective_size=self.unit,
-            alignment=view.alignment,
+            alignment=view.kept,
             retention=view.config.retention,
             reach=view.resumes,
             eagle=bool(self.margin),

@@ -15,6 +15,8 @@ from kvproof.core.records import Record
 from kvproof.core.world import Request, World, new_world
 from kvproof.spec import macros
 from kvproof.spec.exits import UserError
+from kvproof.spec.explain import host_run
+from kvproof.spec.explain.host_run import HostLog, HostRun
 
 FIRST, BETWEEN, SECOND = 0, 1, 2
 """Request ids of a run."""
@@ -64,6 +66,7 @@ class Run:
     record: Record
     chunks: tuple[tuple[int, int], ...]
     lost: dict[Key, Loss]
+    host: HostRun | None = None
 
 
 @define(slots=True)
@@ -72,16 +75,31 @@ class _Driver:
 
     world: World
     lost: dict[Key, Loss] = Factory(dict)
+    log: HostLog = Factory(HostLog)
 
     def do(self, action: act.Action, chunk: tuple[int, ...] = ()) -> Record:
         """Apply an action; ``chunk`` is (request, start, end) of the chunk it belongs to, if any."""
-        before = self.world.pool.entries
+        earlier = self.world
+        before = earlier.pool.entries
         self.world, record = door.step(self.world, action)
         after = self.world.pool.entries
         if after is not before:
             known = {entry[:2] for entry in after}
             self.lost.update((entry[:2], Loss(*chunk)) for entry in before if entry[:2] not in known)
+        if self.world.host is not None:
+            self.log.see(earlier, self.world, record, chunk)
         return record
+
+    def close(self, outputs: list[tuple[int, tuple[int, ...]]], chunk: tuple[int, ...] = ()) -> None:
+        """Close the open plan, run its step to the end, and let every store that it began complete."""
+        parts = tuple(act.Execute(part) for part in self.world.config.parts)
+        for action in (*macros.CLOSE, *parts, *macros.deliver(outputs)):
+            self.do(action, chunk)
+        host, offload = self.world.host, self.world.config.offload
+        if host is not None and offload is not None:
+            for store in host.stores:
+                self.do(act.RunStore(store.event), chunk)
+                self.do(act.CompleteStore(store.event, offload.workers), chunk)
 
 
 def check(config: Config, question: Question) -> None:
@@ -117,11 +135,13 @@ def run(config: Config, question: Question) -> Run:
     driver.do(act.Submit(SECOND, (*range(question.shared), *fresh)))
     if question.evicted:
         driver.do(act.EvictBlocks(_blocks_of(driver.world, question)))
+    base = driver.world
     driver.do(act.BeginStep())
     world = driver.world
     record = driver.do(act.Lookup(SECOND))
     (request,) = world.requests
-    return Run(question, world, request, record, chunks, driver.lost)
+    host = host_run.finish(driver.log, base, SECOND) if base.host is not None else None
+    return Run(question, world, request, record, chunks, driver.lost, host)
 
 
 def _compute(driver: _Driver, request: int, tokens: tuple[int, ...], context: int = 0) -> tuple[tuple[int, int], ...]:
@@ -137,11 +157,12 @@ def _compute(driver: _Driver, request: int, tokens: tuple[int, ...], context: in
         amount = _amount(driver.world, request, start, min(budget, len(tokens) - start))
         end = start + amount
         _allocate(driver, request, amount, local, end)
-        for action in macros.run([(request, (len(tokens),) if end == len(tokens) else ())]):
-            driver.do(action, (request, start, end))
+        driver.close([(request, (len(tokens),) if end == len(tokens) else ())], (request, start, end))
         chunks.append((start, end))
         start = end
-    driver.do(act.Finish(request))
+    if driver.do(act.Finish(request), (request, start, start)).pending_work:
+        driver.do(act.BeginStep())
+        driver.close([], (request, start, start))  # the engine steps on until the last stores are done (LV-7)
     return tuple(chunks)
 
 

@@ -6,10 +6,11 @@ are read from the pool's map. Token counts in tokens.
 
 from __future__ import annotations
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from kvproof.core.config import Config
 from kvproof.spec import ground, naive, naive_hits
+from kvproof.spec.explain.host_facts import HostFacts
 from kvproof.spec.explain.scenario import Key, Loss, Run
 
 
@@ -21,7 +22,10 @@ class View:
     finds, ``lost`` how keys went out of the map, if they ever did. ``prompt`` and ``total`` are the lengths
     of the two prompts, ``limit`` the longest legal hit, ``hashed`` the whole hash blocks of the second prompt, ``ends`` where
     chunks of the first one ended, ``resumes`` where a resend of it may resume, which the retention masks keep. ``spans`` are
-    E per group, ``unit`` is H and ``alignment`` A.
+    E per group, ``unit`` is H and ``alignment`` A. ``fine`` tells whether hits may end inside a block.
+
+    A view of the host tier has ``host``: its keys behind the first ``start`` tokens, which count as present. ``kept`` is the
+    device's A, by which the masks of 2.9 kept keys; in lazy mode the host's hits are coarser.
     """
 
     config: Config
@@ -38,6 +42,10 @@ class View:
     spans: tuple[int, ...]
     unit: int
     alignment: int
+    kept: int
+    fine: bool
+    start: int = 0
+    host: HostFacts | None = None
 
     def has(self, members: tuple[int, ...], boundary: int) -> bool:
         """Tell whether every group of a class has the key of a boundary."""
@@ -48,7 +56,7 @@ class View:
         if not self.config.eagle[members[0]]:
             return 0
         span = self.spans[members[0]]
-        return self.unit if self.config.fine_grained and span > self.unit else span
+        return self.unit if self.fine and span > self.unit else span
 
     def asked(self, members: tuple[int, ...]) -> int:
         """Return up to where keys count for a class: the longest legal hit, and the margin beside other groups (T11)."""
@@ -85,6 +93,26 @@ def view(run: Run) -> View:
         spans=spans,
         unit=unit,
         alignment=alignment,
+        kept=alignment,
+        fine=config.fine_grained,
+    )
+
+
+def behind(seen: View, facts: HostFacts, start: int) -> View:
+    """Return the host tier as a request sees it that has ``start`` tokens already: whole blocks up to there are present (T20).
+
+    In lazy mode nobody stores what lies inside a block, and hits end at multiples of S (T33).
+    """
+    local = {(seen.nodes[edge], group) for group, span in enumerate(seen.spans) for edge in range(span, start + 1, span)}
+    lazy = facts.mode == "lazy"
+    return evolve(
+        seen,
+        keyed=facts.keyed | local,
+        lost={},
+        alignment=naive.common_multiple(seen.spans) if lazy else seen.kept,
+        fine=seen.fine and not lazy,
+        start=start,
+        host=facts,
     )
 
 

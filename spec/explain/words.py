@@ -31,12 +31,17 @@ SIGNS: dict[str, str] = {
     rules.SHORTER: "o",
     rules.EAGLE: "d",
     rules.EVICTED: "x",
+    rules.HOST_EVICTED: "e",
+    rules.HOST_FULL: "f",
+    rules.LAZY: "z",
+    rules.NOT_STORED: "u",
     rules.RETENTION: "r",
     rules.NO_KEY: "k",
     rules.NO_SNAPSHOT: "s",
     rules.ALIGNMENT: "a",
     rules.NOT_SHARED: "n",
     rules.CAP: "c",
+    rules.LOCAL: "l",
 }
 """Rule -> its letter in a bar; where several candidates fall into one cell the first of this list is drawn."""
 NOTHING = "."
@@ -47,12 +52,17 @@ SIGN_WORDS: dict[str, str] = {
     "o": "could resume here, but the hit is longer",
     "d": "given up (EAGLE drop)",
     "x": "evicted",
+    "e": "evicted from the host",
+    "f": "host full",
+    "z": "not copied yet (lazy)",
+    "u": "not stored",
     "r": "not kept (retention)",
     "k": "no key inside a block",
     "s": "no snapshot",
     "a": "not aligned",
     "n": "not computed by the first prompt",
     "c": "above n-1",
+    "l": "on the device",
     NOTHING: "no candidate",
 }
 
@@ -94,7 +104,15 @@ def sizes(answer: Answer) -> tuple[Size, ...]:
             )
             for connector in answer.deployment.settings.connectors
         ),
+        *_host_size(answer),
     )
+
+
+def _host_size(answer: Answer) -> tuple[Size, ...]:
+    offload = answer.config.offload
+    if offload is None:
+        return ()
+    return (Size("host", "lazy_offload", offload.mode, "when blocks are copied to the host tier: eager or lazy (T26, T33)"),)
 
 
 def why_gate(answer: Answer) -> str:

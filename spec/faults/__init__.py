@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvproof.spec import near
 from kvproof.spec.faults import (
     caching,
     capability,
@@ -11,6 +12,7 @@ from kvproof.spec.faults import (
     geometry,
     host_public,
     loads,
+    native,
     pool,
     profile,
     public,
@@ -28,6 +30,7 @@ __all__ = ["ALL", "Fault", "FaultError", "Patch", "by_id", "configured", "plante
 
 ALL: tuple[Fault, ...] = (
     *geometry.FAULTS,
+    *native.FAULTS,
     *tables.FAULTS,
     *copies.FAULTS,
     *caching.FAULTS,
@@ -53,4 +56,4 @@ def by_id(name: str) -> Fault:
     for fault in ALL:
         if fault.id == name:
             return fault
-    raise FaultError(f"no fault {name!r}; known: {', '.join(fault.id for fault in ALL)}")
+    raise FaultError(near.unknown("fault", name, [fault.id for fault in ALL]))

@@ -98,7 +98,7 @@ FAULTS: tuple[Fault, ...] = (
         "M-GEO-3",
         "the offloading connector takes every group's block for one that DCP shards",
         "offload-scaling",
-        ("DS-1",),
+        ("DS-1", "DS-6"),
         ((reachability, "tokens_per_block", _tokens_scaled_for_every_group),),
         scopes=("fa4-m4-n2", "fa2-m4-n4"),
     ),

@@ -78,6 +78,22 @@ FAULTS: tuple[Fault, ...] = (
         scopes=("m4-m8-fa2-n2",),
     ),
     Fault(
+        "M-SPEC-4",
+        "an admission takes drafts that end in a later state block, and the next chunk falls back into a column without one",
+        "docs/findings/padded-admission.md",
+        ("TB-7", "COW-1"),
+        profile=("padded_admission", "any"),
+        scopes=("fa4-m2+2-draft2",),
+    ),
+    Fault(
+        "M-LOAD-8",
+        "a promoted state counts as one that the plan computes, and whoever hits it waits a step",
+        "recordings (C-59)",
+        ("LV-1",),
+        profile=("loaded_keys", "this_step"),
+        scopes=("fa4-m8-n2-host-ample",),
+    ),
+    Fault(
         "M-DEF-1",
         "a deferred free reverses the tables of all groups as one, and the last group goes first",
         "#48489",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvproof.spec import near
 from kvproof.spec.exits import UserError
 from kvproof.spec.laws import (
     boundaries,
@@ -19,6 +20,7 @@ from kvproof.spec.laws import (
     liveness,
     loads,
     metadata,
+    native,
     outputs,
     pool,
     requests,
@@ -70,6 +72,7 @@ ALL: tuple[Law, ...] = _in_order(
         *hits.LAWS,
         *capability.LAWS,
         *scaling.LAWS,
+        *native.LAWS,
         *equivalences.LAWS,
         *copies.LAWS,
         *demand.LAWS,
@@ -97,4 +100,4 @@ def by_id(law: str) -> Law:
     for known in ALL:
         if known.id == law:
             return known
-    raise UserError(f"no law {law!r}; known: {', '.join(known.id for known in ALL)}")
+    raise UserError(near.unknown("law", law, [known.id for known in ALL]))

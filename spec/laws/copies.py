@@ -466,10 +466,10 @@ LAWS: tuple[Law, ...] = (
         "S",
         "A request writes only into blocks that it alone holds and never under a key whose claim the write breaks.",
         "vLLM 0.33.0",
-        ("M-COW-1",),
+        ("M-COW-1", "M-SPEC-4"),
         on=(Execute,),
         check=_writes_own_blocks,
-        bent_by=(("withdrawn_keys", "keep"), ("lagging_groups", "any")),
+        bent_by=(("withdrawn_keys", "keep"), ("lagging_groups", "any"), ("padded_admission", "any")),
     ),
     Law(
         "COW-2",

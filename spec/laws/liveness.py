@@ -13,6 +13,7 @@ from kvproof.core.actions import (
     EvictBlocks,
     Finish,
     Lookup,
+    Output,
     Preempt,
     ResetCache,
     Submit,
@@ -24,6 +25,7 @@ from kvproof.core.pool import NULL_BLOCK
 from kvproof.core.world import Hit, Request, World
 from kvproof.spec import ground, judge, naive, naive_hits
 from kvproof.spec.engines import twins
+from kvproof.spec.laws import native
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
 
@@ -106,7 +108,7 @@ def _admitted_when_it_fits(moment: Moment) -> Findings:
     if request is None or hit is None:
         return None
     covered = request.computed + action.local + action.external
-    if most_blocks(world, covered, covered + action.new_tokens + action.lookahead) > len(world.pool.free):
+    if most_blocks(world, covered, covered + action.new_tokens + action.lookahead) + action.reserved > len(world.pool.free):
         return None
     states = [(group, adopted_state(world, hit, group, action.local)) for group in naive_hits.facts(world.config).recurrent]
     states = [(group, block) for group, block in states if block != NULL_BLOCK]
@@ -201,7 +203,7 @@ def _no_deadlock(moment: Moment) -> Findings:
             sum(gate_holds(config, g, request.num_tokens) for g in groups),
             sum(step_holds(config, g, request, first, first + action.lookahead) for g in groups),
         )
-        if not record.admitted and most <= len(world.pool.free):
+        if not record.admitted and most + action.reserved <= len(world.pool.free):
             return [Evidence.of("the admission gate refuses a request whose caps fit", most=most, **values)]
         windows = [g for g in groups if ground.is_windowed(config.groups[g])]
         needed = sum(window_holds(config, g, request.num_tokens, config.max_chunk) for g in windows)
@@ -214,7 +216,7 @@ def _no_deadlock(moment: Moment) -> Findings:
     end = request.computed + action.local + action.external + action.new_tokens
     slots = min(end + action.lookahead, config.max_model_len)
     most = sum(step_holds(config, g, request, end, slots) for g in groups)
-    if most >= config.num_blocks:
+    if most + action.reserved >= config.num_blocks:
         return None
     if not record.admitted:
         return [Evidence.of("a request alone in the pool is not admitted although its blocks fit", most=most, **values)]
@@ -303,6 +305,10 @@ class Resends:
                 self.lose(moment.before, range(self.config.num_blocks))
         elif isinstance(action, EvictBlocks):
             self.lose(moment.before, action.blocks)
+        elif isinstance(action, Output) and action.failed:
+            self.lose(moment.before, ground.doubted(moment.before, action))
+            for request in record.preempted:
+                self.disturb(request)
         elif isinstance(action, Finish):
             sent = self.live.pop(action.request)
             request = ground.request_of(moment.before, action.request)
@@ -408,6 +414,7 @@ LAWS: tuple[Law, ...] = (
         source="vLLM 0.33.0",
         faults=("M-MAM-6", "M-SCR-1", "M-BND-1", "M-DEM-1", "M-PUB-22", "M-PUB-170"),
         check=_no_internal_refusal,
+        check_config=native.loads_fit,
         bent_by=(("recurrent_demand", "capped"), ("lagging_groups", "any")),
     ),
     Law(

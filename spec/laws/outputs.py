@@ -107,6 +107,18 @@ def executed(moment: Moment) -> Iterator[tuple[Scheduled, int, int]]:
                 yield entry, query, path[query + 1]
 
 
+def _flat(read: object) -> Iterator[object]:
+    """Yield everything in nested tuples."""
+    for part in read if isinstance(read, tuple) else ():
+        yield from _flat(part) if isinstance(part, tuple) else (part,)
+
+
+def _is_dropped(moment: Moment, entry: Scheduled) -> bool:
+    """Tell whether nobody takes the output of the share that was run: a load failed under it (T36.2)."""
+    step = ground.pending_step(moment.before)
+    return step is not None and ground.is_dropped(moment.before, entry, step)
+
+
 @frozen(slots=True)
 class Seen:
     """What a run read, as (action, prefix, what was read at its end), and its hits as (action, tokens), in order."""
@@ -125,7 +137,9 @@ def seen_by(config: Config, actions: Sequence[Action], spelling: Spelling) -> Se
             hits.append((position, moment.record.local))
         for entry, query, node in executed(moment):
             prefix = names.of(moment.after.prefixes, node)
-            reads.append((position, prefix, read_at(moment.after, entry, query, names)))
+            read = read_at(moment.after, entry, query, names)
+            if not (GARBAGE in _flat(read) and _is_dropped(moment, entry)):
+                reads.append((position, prefix, read))
     return Seen(tuple(reads), tuple(hits))
 
 

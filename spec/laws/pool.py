@@ -169,7 +169,12 @@ def _demand_suffices(moment: Moment) -> Findings:
                 "an allocation that passed its check failed inside", refusal=moment.refusal.code, text=moment.refusal.message
             )
         ]
-    return () if moment.record is not None and moment.record.admitted else None
+    if moment.record is None or not moment.record.admitted or not isinstance(moment.action, Allocate):
+        return None
+    free, reserved = len(moment.after.pool.free), moment.action.reserved
+    if free < reserved:
+        return [Evidence.of("an admission takes blocks that were to stay free", free=free, reserved=reserved)]
+    return ()
 
 
 def _given_back(queue: list[int], ref: list[int], blocks: Iterable[int], keyed: Sequence[int]) -> list[int]:
@@ -254,6 +259,10 @@ def _eviction_order(moment: Moment) -> Findings:
         queue.give_tables(_tables(ground.request_of(before, moment.action.request)))
     elif isinstance(moment.action, Finish):
         _redo_finish(moment, moment.action, queue, deferred)
+    elif isinstance(moment.action, Output) and moment.action.failed:
+        if deferred:
+            return None
+        queue.give_tables(ground.lost_tables(before, after))
     elif before.host is not None:
         _redo_host_side(moment, before.host, queue)
     if list(after.pool.free) == queue.free:
@@ -360,7 +369,7 @@ def _deferred_like_immediate(moment: Moment) -> Findings:
         for entry in released:
             for table in entry.tables:
                 queue = _given_back(queue, ref, reversed(table), after.pool.key_node)
-        if list(after.pool.free) != queue:
+        if list(after.pool.free) != queue and not ground.reports_failure(moment.action):
             found.append(
                 Evidence.of(
                     "deferred frees leave another queue than immediate ones would",
@@ -540,7 +549,7 @@ LAWS: tuple[Law, ...] = (
     Law(
         "PC-7",
         "S",
-        "An allocation that passes its check never fails inside.",
+        "An allocation that passes its check never fails inside, and leaves the blocks free that are reserved for others.",
         "vLLM 0.33.0, #46892",
         ("M-COW-8", "M-DEM-1", "M-PUB-170"),
         on=(Allocate,),

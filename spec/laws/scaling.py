@@ -1,6 +1,6 @@
 """Laws of sizes, ownership and ranks: family DS (semantics 5.3).
 
-``geometry`` and ``reachability`` of ``core/`` are imported here as what DS-1, DS-2, DS-3, DS-4, DS-7 and DS-10 judge, on
+``geometry`` and ``reachability`` of ``core/`` are imported here as what DS-1, DS-2, DS-3, DS-4 and DS-10 judge, on
 small grids around a configuration; what is true comes from counting in ``naive`` and from contents.
 """
 
@@ -348,67 +348,6 @@ def _copied_everywhere(moment: Moment) -> Findings:
     return found
 
 
-# --- DS-7 -----------------------------------------------------------------------------------------------------------
-
-
-def _reached(n: int, chunk: int, aligned: int, window: int, eagle: bool) -> set[int]:
-    count = reachability.alignment_chunk_count(full_attention=False, alignment=aligned, chunk_tokens=chunk, window=window)
-    return {j for j in range(n) if reachability.chunk_reachable(j, n, count, window, eagle)}
-
-
-def _reachable_differ(config: Config) -> Iterator[Evidence]:
-    # the groups as the native connector would move them, one block per chunk
-    attention = tuple(
-        reachability.tokens_per_block(group.block_size, bool(group.sharded), config.dcp_size)
-        for group in config.groups
-        if group.kind == ground.FULL
-    )
-    spans = naive_hits.facts(config).spans
-    wanted = {spans[group] for group in naive_hits.facts(config).full}
-    for group in naive_hits.facts(config).recurrent:
-        if len(wanted) != 1:
-            break
-        spec, (aligned,) = config.groups[group], wanted
-        chunk = reachability.tokens_per_block(spec.block_size, bool(spec.sharded), config.dcp_size)
-        known = reachability.alignment_tokens(attention, ())
-        if aligned % spans[group] or aligned == spans[group]:
-            continue
-        for n in range(2 * aligned // spans[group] + 2):
-            expected = naive.reachable_chunks(n, spans[group], aligned, 1)
-            actual = _reached(n, chunk, known or 0, 1, False)
-            if actual != expected:
-                yield Evidence.of(
-                    "the reachable chunks of a group are wrong",
-                    group=group,
-                    n=n,
-                    expected=sorted(expected),
-                    actual=sorted(actual),
-                )
-    for chunk in sorted({min(size, LARGEST_GRID_BLOCK) for size in spans}):
-        for segment in (2, 3, 4):
-            for window in range(1, segment):
-                for n in range(2 * segment + 2):
-                    for eagle in (False, True):
-                        expected = naive.reachable_chunks(n, chunk, segment * chunk, window, eagle)
-                        actual = _reached(n, chunk, segment * chunk, window, eagle)
-                        if actual != expected:
-                            yield Evidence.of(
-                                "the reachable chunks are not the tails of the segments",
-                                chunk=chunk,
-                                alignment=segment * chunk,
-                                window=window,
-                                n=n,
-                                eagle=eagle,
-                                expected=sorted(expected),
-                                actual=sorted(actual),
-                            )
-
-
-def _reachable(config: Config) -> Findings:
-    """DS-7: a chunk is worth storing iff it is in the tail of a segment between two aligned boundaries."""
-    return _first(_reachable_differ(config))
-
-
 LAWS: tuple[Law, ...] = (
     Law(
         id="DS-1",
@@ -458,15 +397,6 @@ LAWS: tuple[Law, ...] = (
         faults=("M-COW-10",),
         on=(Execute,),
         check=_copied_everywhere,
-    ),
-    Law(
-        id="DS-7",
-        mark="D",
-        sentence="A chunk is reachable iff it is in the tail of a segment: 16-token chunks, alignment 32, window 1, four "
-        "chunks give 1 and 3.",
-        source="offload-scaling",
-        faults=("M-REACH-1",),
-        check_config=_reachable,
     ),
     Law(
         id="DS-10",

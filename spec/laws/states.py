@@ -316,7 +316,7 @@ LAWS: tuple[Law, ...] = (
         "A dispatched step finds blocks in the worker's row at the columns it writes states to, the speculative ones included, "
         "and at the one it reads, which holds the state of the tokens before it.",
         "vLLM 0.33.0, #53142",
-        ("M-MAM-2", "M-PUB-66"),
+        ("M-MAM-2", "M-PUB-66", "M-SPEC-4"),
         on=(Dispatch,),
         check=_state_columns_present,
         bent_by=WRONG_CONTENT,

@@ -287,8 +287,8 @@ def _keys_stay(moment: Moment) -> Findings:
     host = moment.before.host
     if moment.record is None or host is None or moment.before.pool.entries == moment.after.pool.entries:
         return None
-    if isinstance(moment.action, EvictBlocks):
-        return None  # asked for by block id (T4)
+    if isinstance(moment.action, EvictBlocks) or ground.doubted(moment.before, moment.action):
+        return None  # asked for by block id (T4), or a load failed (T36.2)
     prefixes = moment.after.prefixes
     anew = {record.block for _, records in moment.before.plan.undo for record in records if record.primary[0] == NO_KEY}
     judged = False

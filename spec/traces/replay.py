@@ -1,6 +1,6 @@
 """Replay recordings operation by operation: does the profile predict everything, and do the laws hold on it?
 
-``manager`` and ``scheduler`` say which actions an operation is, ``driver`` applies them and compares. ``declared`` lists
+``operations`` and ``scheduler`` say which actions an operation is, ``driver`` applies them and compares. ``declared`` lists
 every difference between a recording and the model that is bridged.
 """
 
@@ -19,7 +19,7 @@ from kvproof.spec.laws.base import Law
 from kvproof.spec.traces import project
 from kvproof.spec.traces.driver import Diverged, Driver
 from kvproof.spec.traces.errors import ReplayError
-from kvproof.spec.traces.manager import Manager, recorded_outputs
+from kvproof.spec.traces.operations import Operations, recorded_outputs
 from kvproof.spec.traces.read import Operation, Recording
 from kvproof.spec.traces.scheduler import Scheduler
 
@@ -134,12 +134,12 @@ def replay(recording: Recording, laws: Sequence[Law] = (), profile: Profile | No
     return outcome
 
 
-def performer_of(recording: Recording, config: Config, judge: Judge) -> Manager | Scheduler:
+def performer_of(recording: Recording, config: Config, judge: Judge) -> Operations | Scheduler:
     """Return what performs the operations of a recording, by its level."""
     if recording.header.engine.level == "scheduler":
         return Scheduler(Driver(recording.name, config, judge, early_outputs=False), recording.config)
     driver = Driver(recording.name, config, judge, recorded_outputs(recording), step_limit=recording.config.max_step_tokens)
-    return Manager(driver)
+    return Operations(driver)
 
 
 def _divergence(recording: Recording, operation: Operation, found: Diverged) -> Divergence:
@@ -148,7 +148,7 @@ def _divergence(recording: Recording, operation: Operation, found: Diverged) -> 
     )
 
 
-def _why_raised(performer: Manager | Scheduler, last: Operation, outcome: Replay, refused: bool) -> Raised:
+def _why_raised(performer: Operations | Scheduler, last: Operation, outcome: Replay, refused: bool) -> Raised:
     """Say what came before the engine's exception: a broken law, an action out of contract, or neither.
 
     The last operation is tried on the model, unless the replay ended before it; nothing there is judged or compared. A
@@ -161,7 +161,7 @@ def _why_raised(performer: Manager | Scheduler, last: Operation, outcome: Replay
     if outcome.divergence is not None:
         if refused:
             reason, place = str(outcome.divergence.expected), outcome.divergence.operation
-    elif isinstance(performer, Manager):
+    elif isinstance(performer, Operations):
         driver.index, driver.judge = last.index, Judge(())
         try:
             performer.perform(last)

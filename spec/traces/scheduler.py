@@ -17,7 +17,7 @@ from kvproof.core import requests as lives
 from kvproof.core import step as door
 from kvproof.core.records import Record
 from kvproof.core.world import Request, Status
-from kvproof.spec.traces import announcements, manager
+from kvproof.spec.traces import announcements, operations
 from kvproof.spec.traces.driver import NO_TOKEN, Diverged, Driver, equal, lists
 from kvproof.spec.traces.format import Config
 from kvproof.spec.traces.read import Call, Operation
@@ -85,7 +85,8 @@ class Scheduler:
         """Compare the whole state after an operation with the recorded one, queues included. Raises Diverged."""
         self.driver.compare(state, self.drained)
         assert state.queues is not None
-        holding, waiting = [], []
+        holding: list[str] = []
+        waiting: list[str] = []
         for request in self.driver.world.requests:
             if request.status is not Status.RUNNING:
                 (holding if holds_blocks(request) else waiting).append(self.driver.name_of(request.request))
@@ -190,7 +191,7 @@ def _close(scheduler: Scheduler, operation: Operation) -> None:
     equal("handoffs", handoffs, result.handoffs)
     equal("copies", [(source, destination) for _, source, destination in drain.copies], result.copies)
     equal("zeroed", list(drain.zeroed) or None, result.zeroed)
-    manager.compare_transfers(driver, driver.act(act.BuildMetadata()), operation)
+    operations.compare_transfers(driver, driver.act(act.BuildMetadata()), operation)
 
 
 def _compare_step(scheduler: Scheduler, dispatch: Record, operation: Operation) -> None:

@@ -57,6 +57,8 @@ EXPECTED = {
         "segment_start_is_not_reachable",
         "load_covers_the_external_tokens",
         "chunk_key_names_the_chunk_end",
+        "stored_blocks_are_whole",
+        "window_load_stays_within_its_bound",
         "admission_cap_covers_a_window_at_any_offset",
         "host_pool_has_a_block",
     ],
@@ -143,6 +145,16 @@ FAULTS = {
         "boundaries",
         ["segment_end_is_reachable"],
         "reachability.chunk_reachable = lambda j, n, count, window, eagle=False: j % count < window",
+    ),
+    "M-PUB-2": (
+        "boundaries",
+        ["stored_blocks_are_whole"],
+        "reachability.storable_blocks = lambda tokens, block_size, sharded, dcp_size: tokens // block_size",
+    ),
+    "M-BND-1": (
+        "boundaries",
+        ["window_load_stays_within_its_bound"],
+        "reachability.window_block_bound = lambda window, blocks_per_chunk: window * blocks_per_chunk",
     ),
     "M-LOAD-1": (
         "boundaries",

@@ -99,7 +99,7 @@ class Run:
 
 def whole_step(*outputs: act.Output) -> list[Action]:
     """Return the actions that close a plan, execute its step and process these outputs."""
-    return [act.Drain(), act.BuildMetadata(), act.Dispatch(), *(act.Execute(part) for part in execute.PARTS), *outputs]
+    return [act.Drain(), act.BuildMetadata(), act.Dispatch(), *(act.Execute(part) for part in ground.PARTS), *outputs]
 
 
 def answer(moment: Moment) -> Record:

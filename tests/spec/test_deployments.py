@@ -317,7 +317,7 @@ def test_the_list_names_every_deployment(capsys):
     assert main(["explain", "--list"]) == ExitCode.HOLDS
     out = capsys.readouterr().out
     assert all(name in out for name in NAMES)
-    assert "22 published, 1 assumed" in out
+    assert "23 published, 1 assumed" in out
 
 
 def test_the_list_as_json_and_as_markdown(capsys, tmp_path):

@@ -167,10 +167,13 @@ def test_a_pool_that_is_larger_than_needed_is_not_made():
 
 def test_the_page_shows_the_real_output(capsys):
     text = (ROOT / "docs/explain.md").read_text(encoding="utf-8")
-    command, _, shown = text.split("```\n$ kvproof ")[1].partition("\n")
-    assert main(command.split()) == ExitCode.HOLDS
-    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-    assert shown.split("\n```")[0].splitlines() == lines
+    examples = text.split("```\n$ kvproof ")[1:]
+    assert len(examples) == 2
+    for example in examples:
+        command, _, shown = example.partition("\n")
+        assert main(command.split()) == ExitCode.HOLDS
+        lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+        assert shown.split("\n```")[0].splitlines() == lines
 
 
 def test_every_command_of_the_page_runs(capsys):

@@ -34,6 +34,8 @@ PAIRS = [(fault.id, law) for fault in faults.ALL for law in fault.laws]
 # No transition of this slice calls it; it is judged on a grid.
 NOT_CALLED: dict[str, Callable[[], list[object]]] = {
     "M-REACH-1": lambda: [reachability.chunk_reachable(j, 3, 2, 1) for j in range(3)],
+    "M-BND-1": lambda: [reachability.window_block_bound(128, 1)],
+    "M-PUB-2": lambda: [reachability.storable_blocks(600, 16, True, 2)],
     "M-GEO-3": lambda: [reachability.tokens_per_block(16, sharded, 2) for sharded in (True, False)],
     "M-GEO-4": lambda: [reachability.lazy_span(16, sharded, 2) for sharded in (True, False)],
 }
@@ -47,7 +49,7 @@ def test_ids_are_unique_and_the_slice_is_complete() -> None:
 
 
 # What section 6 has for the host tier and its connectors: stores, loads, acknowledgements, counters, resets.
-HOST_FAMILIES = {"ACK", "BND", "CNT", "CPU", "CUR", "DUP", "EARLY", "FLUSH", "LAZY", "LEAK", "LOAD", "META", "MIS", "ORD"}
+HOST_FAMILIES = {"ACK", "CNT", "CPU", "CUR", "DUP", "EARLY", "FLUSH", "LAZY", "LEAK", "LOAD", "META", "MIS", "ORD"}
 HOST_FAMILIES |= {"PIN", "RACE", "REG", "REPLAY", "RST", "STAB", "STALE"}
 HOST_SIDE = {"M-GEO-1", "M-HO-3", "M-HO-4", "M-TAIL-2", "M-TAIL-3", "M-ZERO-1"}
 

@@ -209,8 +209,6 @@ FORMULAS: list[tuple[str, ModuleType, str, Callable[..., Any]]] = [
     ("DS-3", geometry, "block_offset", lambda position, block_size, sharded, n, i: position % block_size),
     ("DS-3", geometry, "owner_rank", lambda position, block_size, n, i: position // i % (n + 1)),
     ("DS-4", geometry, "local_length", lambda n, rank, dcp_size, interleave: geometry.ceil_div(n, dcp_size)),
-    ("DS-7", reachability, "chunk_reachable", lambda j, n, count, window, eagle=False: count is None or j % count >= count - window),
-    ("DS-7", reachability, "tokens_per_block", lambda block_size, sharded, dcp_size: block_size * dcp_size),
     ("DS-10", geometry, "has_context", lambda tokens: tokens > 1),
 ]  # fmt: skip
 
@@ -270,7 +268,8 @@ def test_hb_11_and_ds_1_compare_what_the_configuration_holds():
 def test_the_laws_of_a_configuration_hold(config: Config):
     for law in ALL:
         if law.check_config is not None:
-            assert law.check_config(config) == [], law.id
+            unjudged = not config.caching and law.id in {"DS-6", "LV-9"}  # nothing has a key that could be offloaded
+            assert law.check_config(config) == (None if unjudged else []), law.id
 
 
 # --- whole runs -----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import re
 import pytest
 from click.testing import CliRunner
 
-from kvproof.spec import faults, laws
+from kvproof.spec import cli, faults, laws
 from kvproof.spec.commands.laws import NOT_YET, as_markdown, command
 from tests.tidy.sources import ROOT
 
@@ -49,9 +49,39 @@ def test_the_json_form_holds_every_law():
     assert list(found) == [law.id for law in laws.ALL]
     assert found["HB-11"]["faults"][0] == "M-GATE-1"
     assert "M-GATE-3" in found["HB-11"]["faults"]
-    assert "M-GEO-1" in found["DS-1"]["faults_later"]
+    assert "M-GEO-1" in found["DS-1"]["faults"]
     assert found["HB-15"]["after"] == ["Lookup"]
     assert found["DS-8"]["judged_on"] == ["run"]
+
+
+def test_one_law_is_said_in_full():
+    """`kvproof laws ID`: sentence, what it is judged on, and its faults with what they do wrong; the case does not matter."""
+    said = CliRunner().invoke(command, ["ds-6", "CA-2"])
+    assert said.exit_code == 0
+    assert said.output.startswith("DS-6 [S, soundness] DCP scaling\n" + laws.by_id("DS-6").sentence)
+    assert "judged on: configuration\n" in said.output
+    assert "judged on: action, after Lookup\n" in said.output
+    assert "  M-CAP-4: several connectors can use a divergent hit if one of them can" in said.output
+    assert "TB-1" not in said.output
+    as_json = CliRunner().invoke(command, ["DS-6", "--json"])
+    assert [entry["id"] for entry in json.loads(as_json.output)] == ["DS-6"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["laws", "HB-19"], "no law 'HB-19' (did you mean HB-"),
+        (["laws", "DS-6", "--write", "x"], "leave the ids out"),
+        (["check", "--law", "DS-66"], "no law 'DS-66' (did you mean DS-6"),
+        (["check", "--fault", "M-COW-12"], "no fault 'M-COW-12' (did you mean M-COW-"),
+        (["check", "--scope", "fa4-m4-n3"], "no scope 'fa4-m4-n3' (did you mean fa4-m4-n2"),
+        (["explain", "--deployment", "kimi-k3-tp8"], "called 'kimi-k3-tp8' (did you mean kimi-k3-tp8-dcp8"),
+        (["explain", "--deployment", "zzz"], "called 'zzz'; `kvproof explain --list`"),
+    ],
+)
+def test_unknown_names_are_answered_with_the_nearest_ones(arguments, message, capsys):
+    assert cli.main(arguments) == 1
+    assert message in capsys.readouterr().err
 
 
 def test_the_table_shows_every_law_and_the_page_can_be_written(tmp_path):

@@ -23,7 +23,8 @@ DATA = {
 }
 # Laws about a function of the model call it as the thing judged; module -> what, and why.
 JUDGED = {
-    "spec/laws/scaling.py": {"geometry": "DS-1 to DS-4, DS-7, DS-10 compare it with counting", "reachability": "DS-7"},
+    "spec/laws/scaling.py": {"geometry": "DS-1 to DS-4, DS-10 compare it with counting", "reachability": "DS-1"},
+    "spec/laws/native.py": {"native": "DS-6, DS-7 and LV-9 compare it with counting", "reachability": "DS-7"},
     "spec/laws/boundaries.py": {"config": "HB-1 asks which configurations are accepted"},
     "spec/laws/hits.py": {"config": "HB-11 asks which gate a configuration gets"},
 }

@@ -22,7 +22,7 @@ from kvproof.spec.traces.state import RecordedState
 
 
 @define(slots=True)
-class Manager:
+class Operations:
     """Performs the operations of one recording. ``drained``: no plan is open, or its copies are handed out already."""
 
     driver: Driver
@@ -62,37 +62,37 @@ def recorded_outputs(recording: Recording) -> dict[str, list[tuple[int, list[int
     return found
 
 
-def _init(manager: Manager, operation: Operation) -> None:
-    del manager, operation
+def _init(operations: Operations, operation: Operation) -> None:
+    del operations, operation
 
 
-def _submit(manager: Manager, operation: Operation) -> None:
-    record = manager.driver.submit(operation.args.request, operation.args.tokens)
-    _result(operation, hashes=record.num_tokens // manager.driver.config.hash_block_size)
+def _submit(operations: Operations, operation: Operation) -> None:
+    record = operations.driver.submit(operation.args.request, operation.args.tokens)
+    _result(operation, hashes=record.num_tokens // operations.driver.config.hash_block_size)
 
 
-def _begin_step(manager: Manager, operation: Operation) -> None:
+def _begin_step(operations: Operations, operation: Operation) -> None:
     del operation
-    manager.driver.settle_outputs()
-    manager.opening = True
+    operations.driver.settle_outputs()
+    operations.opening = True
 
 
-def _lookup(manager: Manager, operation: Operation) -> None:
-    manager.open_plan()
-    record = manager.driver.act(act.Lookup(manager.request(operation)))
+def _lookup(operations: Operations, operation: Operation) -> None:
+    operations.open_plan()
+    record = operations.driver.act(act.Lookup(operations.request(operation)))
     _result(operation, local=record.local, blocks=lists(record.lists), junction=record.junction)
 
 
-def _lookup_external(manager: Manager, operation: Operation) -> None:
-    manager.open_plan()
-    record = manager.driver.act(act.LookupExternal(manager.request(operation), operation.args.start))
+def _lookup_external(operations: Operations, operation: Operation) -> None:
+    operations.open_plan()
+    record = operations.driver.act(act.LookupExternal(operations.request(operation), operation.args.start))
     _result(operation, external=record.external, asynchronous=record.external > 0)
 
 
-def _allocate(manager: Manager, operation: Operation) -> None:
-    manager.open_plan()
-    driver, args = manager.driver, operation.args
-    request = manager.request(operation)
+def _allocate(operations: Operations, operation: Operation) -> None:
+    operations.open_plan()
+    driver, args = operations.driver, operation.args
+    request = operations.request(operation)
     live = next((live for live in driver.world.requests if live.request == request), None)
     if live is not None:
         equal("first", live.status is not Status.RUNNING and not live.loaded, args.first)
@@ -106,26 +106,26 @@ def _allocate(manager: Manager, operation: Operation) -> None:
         _result(operation, new_blocks=lists(record.new_blocks), external_blocks=lists(record.external_blocks))
 
 
-def _promote(manager: Manager, operation: Operation) -> None:
-    manager.open_plan()
-    record = manager.driver.act(act.Promote(manager.request(operation)))
+def _promote(operations: Operations, operation: Operation) -> None:
+    operations.open_plan()
+    record = operations.driver.act(act.Promote(operations.request(operation)))
     _result(operation, computed=record.computed)
 
 
-def _preempt(manager: Manager, operation: Operation) -> None:
-    driver = manager.driver
-    request = manager.request(operation)
-    driver.note(declared.PREEMPT, int(manager.opening))
+def _preempt(operations: Operations, operation: Operation) -> None:
+    driver = operations.driver
+    request = operations.request(operation)
+    driver.note(declared.PREEMPT, int(operations.opening))
     scheduled = any(entry.request == request for entry in driver.world.plan.scheduled)
     driver.act(act.Withdraw(request) if scheduled else act.Preempt(request))
 
 
-def _end_step(manager: Manager, operation: Operation) -> None:
-    manager.open_plan()
-    driver, args = manager.driver, operation.args
+def _end_step(operations: Operations, operation: Operation) -> None:
+    operations.open_plan()
+    driver, args = operations.driver, operation.args
     taken = plans.zero_list(driver.world.plan)
     drain = driver.act(act.Drain())
-    manager.drained = True
+    operations.drained = True
     handoffs: dict[str, list[tuple[int, int, int]]] = {}
     for request, group, block, boundary in drain.handoffs:
         handoffs.setdefault(driver.name_of(request), []).append((group, block, boundary))
@@ -139,8 +139,8 @@ def _end_step(manager: Manager, operation: Operation) -> None:
     dispatch = driver.act(act.Dispatch())
     scheduled = sorted((driver.name_of(request), amount) for request, amount in dispatch.scheduled)
     equal("scheduled", scheduled, sorted(args.scheduled))
-    equal("finished", sorted(manager.finished), sorted(args.finished))
-    manager.finished.clear()
+    equal("finished", sorted(operations.finished), sorted(args.finished))
+    operations.finished.clear()
     equal("preempted", sorted(driver.name_of(request) for request in dispatch.preempted), sorted(args.preempted))
     for part in driver.config.parts:
         driver.act(act.Execute(part))
@@ -190,31 +190,31 @@ def _outputs_inside_prompts(driver: Driver) -> None:
                 driver.output(entry.request)
 
 
-def _append_token(manager: Manager, operation: Operation) -> None:
+def _append_token(operations: Operations, operation: Operation) -> None:
     args = operation.args
-    record = manager.driver.output(manager.request(operation), args.tokens)
+    record = operations.driver.output(operations.request(operation), args.tokens)
     equal("rejected", record.rejected, args.rejected)
     _result(operation, num_tokens=record.num_tokens)
 
 
-def _finish(manager: Manager, operation: Operation) -> None:
-    record = manager.driver.finish(manager.request(operation))
-    manager.finished.append(operation.args.request)
+def _finish(operations: Operations, operation: Operation) -> None:
+    record = operations.driver.finish(operations.request(operation))
+    operations.finished.append(operation.args.request)
     _result(operation, deferred=record.deferred, blocks=None if record.offered is None else lists(record.offered))
 
 
-def _complete_store(manager: Manager, operation: Operation) -> None:
-    record = manager.driver.complete_store(operation.args.event, operation.args.acks)
+def _complete_store(operations: Operations, operation: Operation) -> None:
+    record = operations.driver.complete_store(operation.args.event, operation.args.acks)
     _result(operation, done=record.done)
 
 
-def _complete_load(manager: Manager, operation: Operation) -> None:
-    record = manager.driver.complete_load(manager.request(operation))
+def _complete_load(operations: Operations, operation: Operation) -> None:
+    record = operations.driver.complete_load(operations.request(operation))
     _result(operation, freed=record.freed)
 
 
-def _reset(manager: Manager, operation: Operation) -> None:
-    driver = manager.driver
+def _reset(operations: Operations, operation: Operation) -> None:
+    driver = operations.driver
     device = driver.act(act.ResetCache()).done if operation.args.device else None
     host = driver.act(act.ResetHost()).done if operation.args.host and driver.config.offload is not None else None
     _result(operation, device=device, host=host)
@@ -226,7 +226,7 @@ def _result(operation: Operation, **expected: object) -> None:
         equal(name, value, getattr(operation.result, name))
 
 
-_OPERATIONS: dict[str, Callable[[Manager, Operation], None]] = {
+_OPERATIONS: dict[str, Callable[[Operations, Operation], None]] = {
     "init": _init,
     "submit": _submit,
     "begin_step": _begin_step,

@@ -1,0 +1,22 @@
+"""What to say of a name that nobody has: the nearest known ones first, then all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+MOST_NEAR = 3
+CLOSE = 0.6
+
+
+def nearest(name: str, known: Sequence[str]) -> list[str]:
+    """Return the known names most like a wrong one, the most likely first; upper and lower case do not matter."""
+    folded = {own.casefold(): own for own in known}
+    return [folded[match] for match in get_close_matches(name.casefold(), list(folded), MOST_NEAR, CLOSE)]
+
+
+def unknown(what: str, name: str, known: Sequence[str]) -> str:
+    """Return the message that there is no such name, with the nearest ones and then all that are known."""
+    close = nearest(name, known)
+    asked = f" (did you mean {' or '.join(close)}?)" if close else ""
+    return f"no {what} {name!r}{asked}; known: {', '.join(known)}"
