@@ -25,6 +25,7 @@ from kvproof.spec.traces.replay import Divergence, Raised
 from kvproof.spec.traces.summary import Summary
 
 FILE_ENDINGS = (".gz", ".ndjson", ".json")
+RECORDING_ENDINGS = (archive.SUFFIX, ".ndjson")
 
 
 @click.command("replay", short_help="Replay recorded runs of real engines against the model.")
@@ -48,7 +49,7 @@ def command(
     profile: str | None,
     as_json: bool,
 ) -> ExitCode:
-    """Replay TRACE (a file, or the name of a shipped recording; default: every shipped one the model covers).
+    """Replay TRACE (a file, a folder of files, or the name of a shipped recording; default: every shipped one).
 
     Two verdicts: does the engine's profile predict everything recorded, and do the laws hold on it. A law that a field of
     the profile bends is counted as bent and does not fail.
@@ -91,12 +92,23 @@ def _open(traces: tuple[str, ...]) -> Iterator[Recording]:
             yield recording
     shipped = {entry.file for entry in archive.entries()}
     for trace in traces:
-        if trace and Path(trace).exists():
+        if trace and Path(trace).is_dir():
+            yield from _below(Path(trace))
+        elif trace and Path(trace).exists():
             yield read.read(trace)
         elif trace.endswith(FILE_ENDINGS) and trace not in shipped:
             raise UserError(f"there is no file {trace}; `kvproof replay --list` names the shipped recordings")
         else:
             yield archive.open_recording(trace)
+
+
+def _below(folder: Path) -> Iterator[Recording]:
+    """Yield every recording in a folder and the folders in it, by name. Raises UserError if there is none."""
+    files = sorted(path for path in folder.rglob("*") if path.name.endswith(RECORDING_ENDINGS) and path.is_file())
+    if not files:
+        raise UserError(f"{folder}: no recording below it; recordings end in {' or '.join(RECORDING_ENDINGS)}")
+    for path in files:
+        yield read.read(path)
 
 
 def _list(as_json: bool) -> ExitCode:
@@ -179,7 +191,7 @@ def _print(summary: Summary, verdict: ExitCode, judged: bool, chosen: bool) -> N
         console.print(f"[bold]{violation.law}[/bold] does not hold in {name}, action {violation.position}:")
         console.print(f"  {violation.evidence.message}", markup=False)
     table = Table("verdict", "result", title="Replay")
-    table.add_row("recordings", str(summary.recordings))
+    table.add_row("recordings covered", f"{summary.recordings} of {summary.recordings + sum(summary.not_covered.values())}")
     table.add_row("operations", str(summary.operations))
     table.add_row("divergences from the profile", str(len(summary.divergences)))
     if summary.raised:
