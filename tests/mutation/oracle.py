@@ -48,7 +48,7 @@ def prepare() -> None:
     """Read the recordings once, for every mutant."""
     from kvproof.spec.traces import archive, project
 
-    for _, recording in archive.recordings():
+    for _, recording in archive.recordings(archive.selection()):
         if project.uncovered(recording.header) is None:
             _recordings.append(recording)
     _recordings.sort(key=lambda recording: len(recording.operations))
