@@ -376,7 +376,7 @@ LAWS: tuple[Law, ...] = (
         mark="C",
         sentence="Every pinned block is eventually unpinned: when all has run and every request is gone, none is held.",
         source="vLLM 0.33.0",
-        faults=("M-LEAK-1",),
+        faults=("M-LEAK-1", "M-PUB-126"),
         check_end=_everything_unpinned,
     ),
     Law(
@@ -411,7 +411,7 @@ LAWS: tuple[Law, ...] = (
         "the device has forgotten it: with fine-grained hits the last hash boundary before its last token, with EAGLE a unit "
         "less, with coarse hits the same in scheduler blocks.",
         source="#54736, #57444",
-        faults=("M-TAIL-3", "M-REG-1", "M-RET-1"),
+        faults=("M-TAIL-3", "M-REG-1", "M-RET-1", "M-PUB-44", "M-PUB-45", "M-PUB-48", "M-PUB-52", "M-TAIL-5", "M-TAIL-6"),
         check_run=_resend_is_loaded,
         bent_by=(
             ("prompt_tail", "P"),
