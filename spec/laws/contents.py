@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvproof.core.actions import CompleteLoad, EvictBlocks, Execute, Finish, Output, ResetCache, RunLoad
+from kvproof.core.contents import GARBAGE
 from kvproof.core.world import World
 from kvproof.spec import ground
 from kvproof.spec.laws.base import WRONG_CONTENT, Evidence, Findings, Law, Moment
@@ -29,7 +30,7 @@ def _attention_reads(moment: Moment) -> Findings:
                 content = world.contents[block] if block > ground.NULL else ()
                 last = min(end, (column + 1) * size)
                 wrong = ground.misplaced(world.config, group, content, path, max(first, column * size), last)
-                if wrong is not None:
+                if wrong is not None and not (wrong[1] == GARBAGE and ground.is_dropped(moment.before, entry, step)):
                     found.append(
                         Evidence.of(
                             "attention reads something else than its prefix",
@@ -74,6 +75,8 @@ def _state_reads(moment: Moment) -> Findings:
                         read=read,
                     )
                 )
+            elif world.contents[read[0]][1:2] == (GARBAGE,) and ground.is_dropped(world, entry, step):
+                continue  # a load failed, and nobody takes what this chunk computes (T36.2)
             elif not ground.is_state(world.config, group, world.contents[read[0]], path[entry.start]):
                 found.append(
                     Evidence.of(
@@ -136,7 +139,7 @@ LAWS: tuple[Law, ...] = (
         "Every attention read of a request finds, at each position of its window or chunk, the request's own prefix through "
         "it, drafts included.",
         "#50493, #54736, vLLM 0.33.0",
-        ("M-COW-2", "M-TBL-2", "M-KEY-2", "M-WIN-1", "M-DIV-4"),
+        ("M-COW-2", "M-TBL-2", "M-KEY-2", "M-WIN-1", "M-DIV-4", "M-PUB-146"),
         on=(Execute,),
         check=_attention_reads,
         bent_by=(*WRONG_CONTENT, ("lagging_groups", "any")),
@@ -157,7 +160,19 @@ LAWS: tuple[Law, ...] = (
         "S",
         "At rest every key names a block that holds its prefix: all positions of its block, or the state at its boundary.",
         "#50493, #54736, vLLM 0.33.0",
-        ("M-PRE-1", "M-MAM-5", "M-CACHE-2", "M-CKPT-1", "M-CKPT-3", "M-MAM-7", "M-MAM-8", "M-PUB-1", "M-PUB-14", "M-PUB-57"),
+        (
+            "M-PRE-1",
+            "M-MAM-5",
+            "M-CACHE-2",
+            "M-CKPT-1",
+            "M-CKPT-3",
+            "M-MAM-7",
+            "M-MAM-8",
+            "M-PUB-1",
+            "M-PUB-14",
+            "M-PUB-57",
+            "M-PUB-88",
+        ),
         on=(Execute, Output, Finish, ResetCache, EvictBlocks, RunLoad, CompleteLoad),
         check=_keys_true,
         bent_by=(*WRONG_CONTENT, ("lagging_groups", "any")),

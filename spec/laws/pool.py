@@ -259,6 +259,10 @@ def _eviction_order(moment: Moment) -> Findings:
         queue.give_tables(_tables(ground.request_of(before, moment.action.request)))
     elif isinstance(moment.action, Finish):
         _redo_finish(moment, moment.action, queue, deferred)
+    elif isinstance(moment.action, Output) and moment.action.failed:
+        if deferred:
+            return None
+        queue.give_tables(ground.lost_tables(before, after))
     elif before.host is not None:
         _redo_host_side(moment, before.host, queue)
     if list(after.pool.free) == queue.free:
@@ -365,7 +369,7 @@ def _deferred_like_immediate(moment: Moment) -> Findings:
         for entry in released:
             for table in entry.tables:
                 queue = _given_back(queue, ref, reversed(table), after.pool.key_node)
-        if list(after.pool.free) != queue:
+        if list(after.pool.free) != queue and not ground.reports_failure(moment.action):
             found.append(
                 Evidence.of(
                     "deferred frees leave another queue than immediate ones would",
@@ -493,7 +497,7 @@ LAWS: tuple[Law, ...] = (
         "S",
         "The free queue holds each non-null block without references once, and nothing else.",
         "vLLM 0.33.0",
-        ("M-POOL-2",),
+        ("M-POOL-2", "M-PUB-70"),
         on=POOL_CHANGES,
         check=_free_queue,
     ),

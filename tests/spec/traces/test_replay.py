@@ -378,7 +378,7 @@ def test_command_takes_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["replay", str(tmp_path / "deep")]) == ExitCode.HOLDS
     (tmp_path / "empty").mkdir()
     assert main(["replay", str(tmp_path / "empty")]) == ExitCode.ERROR
-    assert "no recording below it" in capsys.readouterr().err
+    assert "holds no recording" in capsys.readouterr().err
 
 
 def spoil_request(lines: list[dict[str, Any]]) -> None:
