@@ -78,7 +78,7 @@ class Record:
     local_lengths: tuple[tuple[int, ...], ...] = ()
     """Dispatch: (request, end, then per rank the tokens below the end that a sharded group keeps there)."""
     done: bool = False
-    """ResetCache: whether the keys were cleared."""
+    """ResetCache, ResetHost: whether the keys were cleared. CompleteStore: whether the store has ended."""
     num_tokens: int = 0
     """Submit, Output: tokens of the request known afterwards."""
     deferred: bool = False
