@@ -492,7 +492,7 @@ LAWS: tuple[Law, ...] = (
         "S",
         "The free queue holds each non-null block without references once, and nothing else.",
         "vLLM 0.33.0",
-        ("M-POOL-2",),
+        ("M-POOL-2", "M-PUB-70"),
         on=POOL_CHANGES,
         check=_free_queue,
     ),
