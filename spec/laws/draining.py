@@ -7,6 +7,7 @@ follow the run, since they speak of what was stored when nothing was evicted and
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field, frozen
 
@@ -30,10 +31,12 @@ from kvproof.core.config import Config
 from kvproof.core.offload.state import Host
 from kvproof.core.pool import NULL_BLOCK
 from kvproof.core.world import Request, Status, World
-from kvproof.spec import attempts, ground, ground_host, naive, naive_hits
+from kvproof.spec import ground, ground_host, judge, naive, naive_hits
 from kvproof.spec.engines import drain, prompts, twins
-from kvproof.spec.engines.drain import Drained
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
+
+if TYPE_CHECKING:
+    from kvproof.spec.engines.drain import Drained
 
 Key = tuple[int, int]
 """(prefix node, group)."""
@@ -365,7 +368,7 @@ def external_hit(world: World, prompt: Sent) -> int | None:
     ]
     record = None
     for action in actions:
-        moment = attempts.attempt(world, action)
+        moment = judge.attempt(world, action)
         record, world = moment.record, moment.after
     return None if record is None else record.external
 
