@@ -8,6 +8,7 @@ world as in ``enabled``; a refusal on the way is kept and ends the walk.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from attrs import define, field
 
@@ -16,9 +17,11 @@ from kvproof.core.actions import Action
 from kvproof.core.errors import Refusal
 from kvproof.core.offload.state import Stage
 from kvproof.core.world import Phase, Status, World
-from kvproof.spec import attempts
+from kvproof.spec import judge
 from kvproof.spec.engines import flight, host
-from kvproof.spec.laws.base import Moment
+
+if TYPE_CHECKING:
+    from kvproof.spec.laws.base import Moment
 
 TOKEN = 0
 """What an output samples where it must bring a token."""
@@ -52,7 +55,7 @@ class Drained:
 
     def do(self, action: Action) -> bool:
         """Do one action; tell whether it was accepted."""
-        moment = attempts.attempt(self.world, action)
+        moment = judge.attempt(self.world, action)
         self.moments.append(moment)
         if moment.refusal is not None:
             self.refusal = moment.refusal

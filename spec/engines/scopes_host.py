@@ -119,6 +119,20 @@ SCOPES: tuple[Scope, ...] = (
         offload=Offload(num_blocks=120),
         max_running=3,
     ),
+    # EAGLE and windows under sparse retention, with room for all: what a drop asks for has to be stored, too.
+    scope(
+        "fa4-m4-w2-h2-eagle-host",
+        full(4),
+        mamba(4),
+        window(2, 4),
+        hash_block_size=2,
+        max_model_len=28,
+        num_blocks=60,
+        retention=0,
+        use_eagle=True,
+        max_running=3,
+        offload=Offload(num_blocks=120),
+    ),
     # Windows: entries that were nulled before they were considered, whole blocks and several hash blocks each.
     scope(
         "fa4-w4-host",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from attrs import evolve
 
@@ -11,7 +11,7 @@ from kvproof.core import allocation, freeing, geometry, prefixes
 from kvproof.core import pool as pools
 from kvproof.core.config import Config
 from kvproof.core.errors import ContractBroken
-from kvproof.core.offload import choosing, completion, external, handoffs, loads, metadata, positional, tails
+from kvproof.core.offload import choosing, completion, external, handoffs, loads, metadata, positional, tails, tracks
 from kvproof.core.offload.choosing import Choice, Picked
 from kvproof.core.offload.state import Host, Lists, Load, Meta, Stage, Track
 from kvproof.core.pool import Pool
@@ -150,6 +150,12 @@ def _resumed_behind_the_old(track: Track, request: Request, *, fresh: bool) -> L
     if not fresh or not track.told:
         return _tables_told(track, request, fresh=fresh)
     return tuple(old + table for old, table in zip(track.told, positional.tables_of(request), strict=True))
+
+
+def _cursors_only(host: Host, requests: Iterable[int]) -> Host:
+    gone = set(requests)
+    kept = (evolve(track, cursors=(0,) * len(track.cursors)) if track.request in gone else track for track in host.tracks)
+    return evolve(host, tracks=tuple(kept))
 
 
 def _slots_for_drafts(config: Config, action: act.Allocate) -> int:
@@ -304,7 +310,11 @@ FAULTS: tuple[Fault, ...] = (
         "the block ids of a resumed request are appended to its old list",
         "#46595",
         ("HO-10",),
-        ((positional, "trusts_told", _trusted), (positional, "tables_told", _resumed_behind_the_old)),
+        (
+            (positional, "trusts_told", _trusted),
+            (positional, "tables_told", _resumed_behind_the_old),
+            (tracks, "clear_cursors", _cursors_only),
+        ),
         scopes=("fa4-host",),
     ),
     Fault(

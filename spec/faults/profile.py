@@ -105,9 +105,9 @@ FAULTS: tuple[Fault, ...] = (
         "M-RET-1",
         "of a prompt under EAGLE the boundaries of whole scheduler blocks are retained, behind which no resend gets",
         "#57444",
-        ("LV-10",),
+        ("LV-6", "LV-10"),
         profile=("eagle_replay_unit", "S"),
-        scopes=("many-n4", "fa4-m4-w2-h2-eagle"),
+        scopes=("many-n4", "fa4-m4-w2-h2-eagle", "fa4-m4-w2-h2-eagle-host"),
     ),
     Fault(
         "M-HIT-6",
@@ -156,5 +156,21 @@ FAULTS: tuple[Fault, ...] = (
         ("CC-2", "CC-3"),
         profile=("checkpoint_column", "row"),
         scopes=("fa2-m2+1-h1-ckpt1", "many-n1-stable"),
+    ),
+    Fault(
+        "M-TAIL-5",
+        "a finish looks for the prompt's tail at its last hash boundary, which nobody registered where that is its end",
+        "recordings",
+        ("LV-6",),
+        profile=("finish_tail", "prompt"),
+        scopes=("fa4-m4-n2-host",),
+    ),
+    Fault(
+        "M-TAIL-6",
+        "a finish stores the tail of the first full-attention group only",
+        "recordings",
+        ("LV-6",),
+        profile=("finish_tail_groups", "first"),
+        scopes=("many-n1-host",),
     ),
 )

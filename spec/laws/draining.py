@@ -7,6 +7,7 @@ follow the run, since they speak of what was stored when nothing was evicted and
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field, frozen
 
@@ -30,10 +31,12 @@ from kvproof.core.config import Config
 from kvproof.core.offload.state import Host
 from kvproof.core.pool import NULL_BLOCK
 from kvproof.core.world import Request, Status, World
-from kvproof.spec import attempts, ground, ground_host, naive, naive_hits
+from kvproof.spec import ground, ground_host, judge, naive, naive_hits
 from kvproof.spec.engines import drain, prompts, twins
-from kvproof.spec.engines.drain import Drained
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
+
+if TYPE_CHECKING:
+    from kvproof.spec.engines.drain import Drained
 
 Key = tuple[int, int]
 """(prefix node, group)."""
@@ -365,7 +368,7 @@ def external_hit(world: World, prompt: Sent) -> int | None:
     ]
     record = None
     for action in actions:
-        moment = attempts.attempt(world, action)
+        moment = judge.attempt(world, action)
         record, world = moment.record, moment.after
     return None if record is None else record.external
 
@@ -376,7 +379,7 @@ LAWS: tuple[Law, ...] = (
         mark="C",
         sentence="Every pinned block is eventually unpinned: when all has run and every request is gone, none is held.",
         source="vLLM 0.33.0",
-        faults=("M-LEAK-1",),
+        faults=("M-LEAK-1", "M-PUB-126"),
         check_end=_everything_unpinned,
     ),
     Law(
@@ -411,7 +414,7 @@ LAWS: tuple[Law, ...] = (
         "the device has forgotten it: with fine-grained hits the last hash boundary before its last token, with EAGLE a unit "
         "less, with coarse hits the same in scheduler blocks.",
         source="#54736, #57444",
-        faults=("M-TAIL-3", "M-REG-1", "M-RET-1"),
+        faults=("M-TAIL-3", "M-REG-1", "M-RET-1", "M-PUB-44", "M-PUB-45", "M-PUB-48", "M-PUB-52", "M-TAIL-5", "M-TAIL-6"),
         check_run=_resend_is_loaded,
         bent_by=(
             ("prompt_tail", "P"),

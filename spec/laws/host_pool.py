@@ -293,7 +293,7 @@ LAWS: tuple[Law, ...] = (
         sentence="The host pool's free queue and references are those counted from pinned hits, loads and stores; what is "
         "handed out had no owner and loses its keys.",
         source="#54736",
-        faults=("M-LEAK-2",),
+        faults=("M-LEAK-2", "M-PUB-96", "M-PUB-128"),
         check=_conserved,
     ),
     Law(
@@ -318,7 +318,7 @@ LAWS: tuple[Law, ...] = (
         sentence="A pinned hit is held until its request is looked up again, admitted or finished or the host is reset, and "
         "released once then.",
         source="#54736",
-        faults=("M-LEAK-2",),
+        faults=("M-LEAK-2", "M-PUB-174"),
         check=_pins_end_once,
     ),
     Law(

@@ -250,7 +250,7 @@ LAWS: tuple[Law, ...] = (
         sentence="A load copies, per group, one block for each column that holds external tokens and for which the hit has a "
         "block, into the request's own table.",
         source="#54736",
-        faults=("M-LOAD-1", "M-LOAD-2"),
+        faults=("M-LOAD-1", "M-LOAD-2", "M-PUB-114"),
         on=(Allocate,),
         check=_columns_of_the_load,
     ),
@@ -286,7 +286,7 @@ LAWS: tuple[Law, ...] = (
         mark="S",
         sentence="When a load is complete every group finds in the request's table all that the token behind it reads.",
         source="#54736",
-        faults=("M-LOAD-4",),
+        faults=("M-LOAD-4", "M-PUB-136"),
         on=(CompleteLoad,),
         check=_resumes_behind_the_load,
         bent_by=WRONG_CONTENT,
@@ -305,7 +305,7 @@ LAWS: tuple[Law, ...] = (
         sentence="Until its load is reported complete a request does not run, is not preempted and keeps its blocks, also when "
         "it is finished.",
         source="vLLM 0.33.0",
-        faults=("M-LOAD-5",),
+        faults=("M-LOAD-5", "M-PUB-129"),
         check=_left_alone,
     ),
     Law(

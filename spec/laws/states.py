@@ -326,7 +326,7 @@ LAWS: tuple[Law, ...] = (
         "S",
         "A block that an allocation moves to another column had one reference and no key, leaves its column, and is reported.",
         "vLLM 0.33.0",
-        ("M-MAM-4",),
+        ("M-MAM-4", "M-PUB-69"),
         on=(Allocate,),
         check=_relocated_blocks,
     ),

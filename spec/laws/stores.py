@@ -374,7 +374,7 @@ LAWS: tuple[Law, ...] = (
         sentence="A positionally selected block is the one that the table of its request has at that place at selection, or, "
         "for an entry that a window has left, one with its key; it is keyed for the end of that place.",
         source="#42959, #42903",
-        faults=("M-STALE-1",),
+        faults=("M-STALE-1", "M-PUB-110"),
         on=(BuildMetadata, Finish),
         check=_block_of_its_place,
         bent_by=(("positional_ids", "accumulated"),),
