@@ -192,7 +192,7 @@ def _print(summary: Summary, verdict: ExitCode, judged: bool, chosen: bool) -> N
         console.print(f"[bold]{violation.law}[/bold] does not hold in {name}, action {violation.position}:")
         console.print(f"  {violation.evidence.message}", markup=False)
     table = Table("verdict", "result", title="Replay")
-    table.add_row("recordings", str(summary.recordings))
+    table.add_row("recordings covered", f"{summary.recordings} of {summary.recordings + sum(summary.not_covered.values())}")
     table.add_row("operations", str(summary.operations))
     table.add_row("divergences from the profile", str(len(summary.divergences)))
     if summary.raised:

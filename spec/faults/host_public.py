@@ -254,7 +254,10 @@ FAULTS: tuple[Fault, ...] = (
         "#56615",
         ("LV-6",),
         ((tails, "tail_boundary", _tail_at_the_state),),
-        scopes=("fa8-m8-h2-eagle-host",),
+        scopes=(
+            "fa8-m8-h2-eagle-host",
+            "fa4-m4-w2-h2-eagle-host",
+        ),
     ),
     Fault(
         "M-PUB-48",
@@ -270,7 +273,10 @@ FAULTS: tuple[Fault, ...] = (
         "vllm-ascend#16317",
         ("LV-6",),
         ((external, "find_suffix", _one_unit_less),),
-        scopes=("fa4-m8-n2-host-ample",),
+        scopes=(
+            "fa4-host-both",
+            "fa4-m4-w4-host-ample",
+        ),
     ),
     Fault(
         "M-PUB-69",
@@ -286,7 +292,10 @@ FAULTS: tuple[Fault, ...] = (
         "#42571",
         ("PC-1",),
         ((positional, "pick", _window_blocks_twice), (pools, "release", _released_as_a_batch)),
-        scopes=("fa4-w4-host",),
+        scopes=(
+            "fa4-w4-host",
+            "fa4-m4-w4-host-ample",
+        ),
     ),
     Fault(
         "M-PUB-88",
@@ -295,7 +304,7 @@ FAULTS: tuple[Fault, ...] = (
         "#45357",
         ("CC-3",),
         ((freeing, "is_held_back", _nothing_is_held_back), (metadata, "issue_loads", _handed_over_at_once)),
-        scopes=("fa4-ahead-host-hold",),
+        scopes=("fa4-m4+1-n2-ahead-host",),
     ),
     Fault(
         "M-PUB-96",
@@ -303,7 +312,10 @@ FAULTS: tuple[Fault, ...] = (
         "sglang#31427",
         ("CP-1",),
         ((metadata, "issue_loads", _released_once_issued), (loads, "give_back", _device_given_back)),
-        scopes=("fa4-host",),
+        scopes=(
+            "fa4-host",
+            "m2-m4-fa8-host",
+        ),
     ),
     Fault(
         "M-PUB-110",
@@ -315,7 +327,10 @@ FAULTS: tuple[Fault, ...] = (
             (positional, "tables_told", _resumed_behind_the_old),
             (tracks, "clear_cursors", _cursors_only),
         ),
-        scopes=("fa4-host",),
+        scopes=(
+            "fa4-m4-host",
+            "fa4-host",
+        ),
     ),
     Fault(
         "M-PUB-114",
@@ -323,7 +338,10 @@ FAULTS: tuple[Fault, ...] = (
         "#46694",
         ("LD-1",),
         ((allocation, "slots_behind", _slots_for_drafts), (loads, "mapping", _paired_from_the_tail)),
-        scopes=("fa2-m2+1-draft1-host",),
+        scopes=(
+            "fa4-m4+1-n2-ahead-host",
+            "many-n1-host",
+        ),
     ),
     Fault(
         "M-PUB-126",
@@ -331,7 +349,10 @@ FAULTS: tuple[Fault, ...] = (
         "vllm-ascend#16662",
         ("LV-2",),
         ((loads, "complete", _dropped_for_the_aborted),),
-        scopes=("fa4-host",),
+        scopes=(
+            "fa4-host",
+            "fa4-m4-host",
+        ),
     ),
     Fault(
         "M-PUB-128",
@@ -339,7 +360,10 @@ FAULTS: tuple[Fault, ...] = (
         "#51786",
         ("CP-1",),
         ((loads, "without", _kept_for_a_second_report),),
-        scopes=("fa4-host",),
+        scopes=(
+            "fa2-n4-host-tiny",
+            "fa4-m4-host",
+        ),
     ),
     Fault(
         "M-PUB-129",
@@ -347,7 +371,10 @@ FAULTS: tuple[Fault, ...] = (
         "#52954",
         ("LD-7",),
         ((completion, "complete", _unknown_report_frees),),
-        scopes=("fa4-host",),
+        scopes=(
+            "fa4-m4-w4-n2-host",
+            "fa2-m4-n4-host",
+        ),
     ),
     Fault(
         "M-PUB-136",
@@ -355,7 +382,10 @@ FAULTS: tuple[Fault, ...] = (
         "local-inference-lab/vllm#293",
         ("LD-5",),
         ((loads, "valid_prefix", _in_blocks_of_one_group),),
-        scopes=("fa4-m4-n2-host",),
+        scopes=(
+            "fa4-x4-m4-n2-host",
+            "fa4-m4-host",
+        ),
     ),
     Fault(
         "M-PUB-146",
@@ -363,7 +393,10 @@ FAULTS: tuple[Fault, ...] = (
         "#53495",
         ("CC-1",),
         ((external, "find_suffix", _bare_tokens),),
-        scopes=("fa4-host",),
+        scopes=(
+            "fa4-host-both",
+            "fa4-host",
+        ),
     ),
     Fault(
         "M-PUB-158",
@@ -379,6 +412,9 @@ FAULTS: tuple[Fault, ...] = (
         "LMCache#5006",
         ("CP-4",),
         ((external, "drop_at_finish", _pinned_for_ever),),
-        scopes=("fa4-host",),
+        scopes=(
+            "fa4-m4-host",
+            "m2-m4-fa8-host",
+        ),
     ),
 )

@@ -179,7 +179,10 @@ FAULTS: tuple[Fault, ...] = (
         "#54736",
         ("LD-1",),
         ((loads, "blocks_taken", _whole_blocks),),
-        scopes=("fa4-m4-n2-host",),
+        scopes=(
+            "fa4-m4-n2-host",
+            "fa2-m4-n4-host",
+        ),
     ),
     Fault(
         "M-LOAD-2",
@@ -187,7 +190,10 @@ FAULTS: tuple[Fault, ...] = (
         "#54736",
         ("LD-1",),
         ((loads, "local_prefix", _scheduler_blocks), (loads, "first_column", _as_it_is)),
-        scopes=("fa4-m4-n2-host",),
+        scopes=(
+            "fa4-m4-n2-host",
+            "fa2-m4-n4-host",
+        ),
     ),
     Fault(
         "M-LOAD-3",
@@ -195,7 +201,10 @@ FAULTS: tuple[Fault, ...] = (
         "#54736",
         ("LD-3",),
         ((loads, "mapping", _behind_keyed_blocks),),
-        scopes=("fa2-m4-n4-host",),
+        scopes=(
+            "fa4-m4-n2-host-tiny",
+            "fa2-m4-n4-host",
+        ),
     ),
     Fault(
         "M-LOAD-4",
@@ -203,7 +212,11 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("LD-5",),
         ((loads, "may_take", _any_part),),
-        scopes=("fa4-m4-n2-host",),
+        scopes=(
+            "fa8-m8-h2-eagle-host",
+            "fa4-m4-w4-n2-host",
+            "fa2-m4-n4-host",
+        ),
     ),
     Fault(
         "M-LOAD-5",
@@ -211,7 +224,10 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("LD-7",),
         ((loads, "must_wait", _never_waits),),
-        scopes=("fa4-host",),
+        scopes=(
+            "fa4-host-both",
+            "fa4-m4-host",
+        ),
     ),
     Fault(
         "M-LOAD-6",
@@ -227,7 +243,10 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("LD-4",),
         ((loads, "is_copied", _null_too),),
-        scopes=("fa4-m4-n2-host",),
+        scopes=(
+            "fa4-m4-n2-host-tiny",
+            "m2-m4-fa8-host",
+        ),
     ),
     Fault(
         "M-MIS-1",
@@ -235,7 +254,11 @@ FAULTS: tuple[Fault, ...] = (
         "#54736",
         ("CP-6", "LD-2"),
         ((external, "starts_aligned", _anywhere), (step, "check_external", _loaded_anywhere)),
-        scopes=("fa4-m4-n2-host",),
+        scopes=(
+            "fa4-host-both",
+            "fa2-n4-host-tiny",
+            "fa4-m4-n2-host",
+        ),
     ),
     Fault(
         "M-LAZY-1",
@@ -243,7 +266,7 @@ FAULTS: tuple[Fault, ...] = (
         "#54736",
         ("HB-8",),
         ((external, "host_view", _as_the_device),),
-        scopes=("fa4-m4-n2-lazy",),
+        scopes=("fa4-m4-w2-lazy",),
     ),
     Fault(
         "M-PIN-1",
@@ -255,7 +278,10 @@ FAULTS: tuple[Fault, ...] = (
             (external, "unpin", _nothing_to_give_back),
             (loads, "exchange_pins", _held_at_last),
         ),
-        scopes=("fa4-host",),
+        scopes=(
+            "fa4-host",
+            "fa2-m4-n4-host",
+        ),
     ),
     Fault(
         "M-LEAK-2",
@@ -263,7 +289,10 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("CP-1", "CP-4", "PC-10"),
         ((external, "drop_stale", _stale_stays),),
-        scopes=("fa4-host",),
+        scopes=(
+            "fa4-lazy",
+            "fa2-n4-host-tiny",
+        ),
     ),
     Fault(
         "M-EARLY-2",
@@ -271,7 +300,10 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("LD-6",),
         ((allocation, "registers_now", _registered_at_once),),
-        scopes=("fa4-host",),
+        scopes=(
+            "fa4-host-both",
+            "fa4-w4-host",
+        ),
     ),
     Fault(
         "M-TAIL-2",
@@ -279,7 +311,10 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("CC-6",),
         ((step, "adopted_lists", _whole_lists),),
-        scopes=("fa4-m4-n2-host",),
+        scopes=(
+            "fa4-m4-n2-host",
+            "fa2-m4-n4-host",
+        ),
     ),
     Fault(
         "M-ZERO-1",
@@ -287,7 +322,10 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("LD-8",),
         ((loads, "destinations", _no_destinations),),
-        scopes=("fa4-m4-n2-host",),
+        scopes=(
+            "fa4-m4-host",
+            "m2-m4-fa8-host",
+        ),
     ),
     Fault(
         "M-ORD-1",
@@ -295,7 +333,10 @@ FAULTS: tuple[Fault, ...] = (
         "#45704, #39306",
         ("CC-5",),
         ((transfers, "store_part", _before_the_forward),),
-        scopes=("fa4-m4-n2-host",),
+        scopes=(
+            "fa4-host",
+            "fa4-m4-host",
+        ),
     ),
     Fault(
         "M-CNT-4",
@@ -303,7 +344,10 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("CN-3",),
         ((step, "_tell_connectors", _hits_as_offered),),
-        scopes=("fa4-m4-n2-host",),
+        scopes=(
+            "fa4-x4-m4-n2-host",
+            "fa4-m4-w4-host-ample",
+        ),
     ),
     Fault(
         "M-CNT-5",
@@ -311,6 +355,9 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("CN-4",),
         ((loads, "counted_when_asked", _counted_at_once), (loads, "counted_when_complete", _counted_never)),
-        scopes=("fa4-host",),
+        scopes=(
+            "fa4-host",
+            "fa2-n4-host-tiny",
+        ),
     ),
 )

@@ -180,7 +180,7 @@ FAULTS: tuple[Fault, ...] = (
         "#54736",
         ("DS-1", "LV-5"),
         ((positional, "entry_size", _every_entry_scaled),),
-        scopes=("fa4-st4-n2-host",),
+        scopes=("fa4-m4-w4-n2-host",),
     ),
     Fault(
         "M-STAB-1",
@@ -188,7 +188,11 @@ FAULTS: tuple[Fault, ...] = (
         "#54736",
         ("HO-8", "IP-5"),
         ((positional, "is_scanned", _states_too),),
-        scopes=("fa4-m4-n2-host",),
+        scopes=(
+            "fa4-m4+1-n2-ahead-host",
+            "fa4-m4-n2-host",
+            "many-n1-host",
+        ),
     ),
     Fault(
         "M-TAIL-3",
@@ -196,7 +200,10 @@ FAULTS: tuple[Fault, ...] = (
         "#54736",
         ("LV-6",),
         ((tails, "groups", _no_group),),
-        scopes=("fa4-m4-n2-host",),
+        scopes=(
+            "fa8-m8-h2-eagle-host",
+            "fa4-m4-n2-host",
+        ),
     ),
     Fault(
         "M-HO-3",
@@ -204,7 +211,10 @@ FAULTS: tuple[Fault, ...] = (
         "#54736",
         ("HO-3",),
         ((handoffs, "is_gone", _nobody_is_gone),),
-        scopes=("fa4-m4-host",),
+        scopes=(
+            "many-n1-host",
+            "fa8-m8-h2-eagle-host",
+        ),
     ),
     Fault(
         "M-HO-4",
@@ -212,7 +222,10 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("HO-4",),
         ((handoffs, "pinned", _not_pinned),),
-        scopes=("fa4-m4-host",),
+        scopes=(
+            "fa4-m4-host",
+            "fa4-m4-n2-host",
+        ),
     ),
     Fault(
         "M-META-1",
@@ -228,7 +241,10 @@ FAULTS: tuple[Fault, ...] = (
         "#54736",
         ("IP-2",),
         ((positional, "pick_group", _described_one_off),),
-        scopes=("fa4-m4-n2-host",),
+        scopes=(
+            "fa2-n4-host-tiny",
+            "fa4-m4-n2-host",
+        ),
     ),
     Fault(
         "M-META-3",
@@ -244,7 +260,10 @@ FAULTS: tuple[Fault, ...] = (
         "#54736",
         ("IP-4", "EV-1"),
         ((handoffs, "consume", _states_described_by_column),),
-        scopes=("fa4-m4-n2-host",),
+        scopes=(
+            "fa4-m4-n2-host",
+            "many-n1-host",
+        ),
     ),
     Fault(
         "M-DUP-1",
@@ -252,7 +271,10 @@ FAULTS: tuple[Fault, ...] = (
         "#54736",
         ("HO-6",),
         ((tails, "is_picked", _never_picked),),
-        scopes=("fa4-m4-n2-host",),
+        scopes=(
+            "fa2-m4-n4-host",
+            "fa8-m8-h2-eagle-host",
+        ),
     ),
     Fault(
         "M-DUP-2",
@@ -260,7 +282,10 @@ FAULTS: tuple[Fault, ...] = (
         "#54736",
         ("HO-6",),
         ((tails, "is_in_flight", _never_in_flight),),
-        scopes=("fa4-m4-n2-host",),
+        scopes=(
+            "fa2-m4-n4-host",
+            "fa8-m8-h2-eagle-host",
+        ),
     ),
     Fault(
         "M-STALE-1",
@@ -268,7 +293,10 @@ FAULTS: tuple[Fault, ...] = (
         "#42959, #42903",
         ("HO-10",),
         profile=("positional_ids", "accumulated"),
-        scopes=("fa4-w4-host",),
+        scopes=(
+            "fa4-w4-host",
+            "fa4-m4-w4-n2-host",
+        ),
     ),
     Fault(
         "M-FLUSH-1",
@@ -276,7 +304,10 @@ FAULTS: tuple[Fault, ...] = (
         "#53498, #53532",
         ("LV-5",),
         ((finishing, "flush", _nothing_flushed),),
-        scopes=("fa4-m8-n2-host-ample",),
+        scopes=(
+            "fa4-m4-n2-host",
+            "fa4-m8-n2-host-ample",
+        ),
     ),
     Fault(
         "M-REG-1",
@@ -284,7 +315,10 @@ FAULTS: tuple[Fault, ...] = (
         "#53498",
         ("LV-6",),
         ((choosing, "reserve", _stamped_when_taken), (completion, "register", _unless_stamped)),
-        scopes=("fa4-m8-n2-host-ample",),
+        scopes=(
+            "fa4-w4-host",
+            "fa4-m8-n2-host-ample",
+        ),
     ),
     Fault(
         "M-CPU-1",
@@ -292,7 +326,10 @@ FAULTS: tuple[Fault, ...] = (
         "#54736",
         ("CP-7",),
         ((tails, "has_room", _always_room),),
-        scopes=("fa4-m4-n2-host-tiny",),
+        scopes=(
+            "fa8-m8-h2-eagle-host",
+            "fa4-m4-n2-host-tiny",
+        ),
     ),
     Fault(
         "M-CUR-1",
@@ -300,7 +337,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("LV-5",),
         ((positional, "pick", _passed_without_room),),
-        scopes=("fa4-host",),
+        scopes=("fa2-n4-host-tiny",),
     ),
     Fault(
         "M-REPLAY-1",
@@ -308,7 +345,10 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("HO-11", "CC-4"),
         ((tails, "joins_scan", _as_soon_as_keyed),),
-        scopes=("fa4-m4-n2-host",),
+        scopes=(
+            "fa4-m4-n2-host-tiny",
+            "fa8-m8-h2-eagle-host",
+        ),
     ),
     Fault(
         "M-EARLY-1",
@@ -316,7 +356,10 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("CP-2", "CP-3"),
         ((choosing, "reserve", _keyed_when_taken),),
-        scopes=("fa4-host",),
+        scopes=(
+            "fa4-host",
+            "fa4-m4-host",
+        ),
     ),
     Fault(
         "M-RACE-1",
@@ -324,7 +367,10 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("CC-5",),
         ((finishing, "flush", _flushed_without_pins),),
-        scopes=("fa4-m4-n2-host",),
+        scopes=(
+            "fa4-host",
+            "fa4-m4-n2-host-tiny",
+        ),
     ),
     Fault(
         "M-LAZY-2",
@@ -332,7 +378,7 @@ FAULTS: tuple[Fault, ...] = (
         "#54736",
         ("CP-10",),
         ((metadata, "is_lazy", _lazy_is_eager),),
-        scopes=("fa4-m4-n2-lazy",),
+        scopes=("fa1-m4-n4-lazy",),
     ),
     Fault(
         "M-CNT-3",
@@ -340,6 +386,9 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("CN-2", "HO-5"),
         ((positional, "scan_step", _stored_counts_the_scan),),
-        scopes=("fa4-host",),
+        scopes=(
+            "fa4-host",
+            "fa4-w4-host",
+        ),
     ),
 )

@@ -87,7 +87,10 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("CP-9",),
         ((completion, "is_complete", _any_worker),),
-        scopes=("fa2-n4-host-tiny",),
+        scopes=(
+            "fa4-lazy",
+            "fa2-n4-host-tiny",
+        ),
     ),
     Fault(
         "M-LEAK-1",
@@ -95,7 +98,10 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("LV-2", "PC-3", "PC-10"),
         ((completion, "abandoned_device", _no_device_blocks),),
-        scopes=("fa4-host",),
+        scopes=(
+            "fa4-host",
+            "fa4-m4-n2-host-tiny",
+        ),
     ),
     Fault(
         "M-LEAK-3",
@@ -103,7 +109,10 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("LV-4",),
         ((tracks, "is_done", _never_done),),
-        scopes=("fa4-host",),
+        scopes=(
+            "fa4-m4-host",
+            "fa4-m4-n2-host",
+        ),
     ),
     Fault(
         "M-RST-1",
@@ -111,7 +120,10 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("CP-11",),
         ((reset, "next_event", _numbers_start_again),),
-        scopes=("fa4-host",),
+        scopes=(
+            "fa4-host",
+            "fa4-host-both",
+        ),
     ),
     Fault(
         "M-RST-2",
@@ -119,7 +131,7 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("CP-12",),
         ((reset, "reset", _reset_beside_the_queue),),
-        scopes=("fa4-host",),
+        scopes=("many-n1-host",),
     ),
     Fault(
         "M-CNT-1",
@@ -127,7 +139,10 @@ FAULTS: tuple[Fault, ...] = (
         "#54736",
         ("HO-5",),
         ((counters, "counted", _full_is_not_counted),),
-        scopes=("fa4-m4-n2-host-tiny",),
+        scopes=(
+            "fa4-m4-n2-host-tiny",
+            "fa4-m4-n2-host",
+        ),
     ),
     Fault(
         "M-CNT-2",
@@ -135,7 +150,10 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("CN-1",),
         ((reset, "restarted", _nothing_undrained),),
-        scopes=("fa4-m4-host",),
+        scopes=(
+            "fa4-m4-host",
+            "fa8-m8-h2-eagle-host",
+        ),
     ),
     Fault(
         "M-CNT-6",
@@ -143,7 +161,10 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("CN-5",),
         ((counters, "queued", _no_queue),),
-        scopes=("fa4-host",),
+        scopes=(
+            "fa4-host-both",
+            "fa4-m4-n2-host",
+        ),
     ),
     Fault(
         "M-CNT-7",
@@ -151,7 +172,10 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("CN-6",),
         ((counters, "given", _not_given),),
-        scopes=("fa4-m4-n2-host-tiny",),
+        scopes=(
+            "fa4-m4-n2-host-tiny",
+            "many-n1-host",
+        ),
     ),
     Fault(
         "M-FLUSH-2",
@@ -159,6 +183,9 @@ FAULTS: tuple[Fault, ...] = (
         "src",
         ("LV-7",),
         ((counters, "awaits_step", _nothing_waits),),
-        scopes=("fa4-host",),
+        scopes=(
+            "fa2-m4-n4-host",
+            "fa4-ahead-host-hold",
+        ),
     ),
 )

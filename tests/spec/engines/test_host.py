@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from attrs import evolve
 
@@ -22,7 +24,7 @@ def config_of(*groups: Group, workers: int = 1) -> Config:
     return configure(groups or (Group(FULL, 4),), num_blocks=20, offload=Offload(num_blocks=20, workers=workers))
 
 
-def with_host(world: World, **changes: object) -> World:
+def with_host(world: World, **changes: Any) -> World:
     assert isinstance(world.host, Host)
     return evolve(world, host=evolve(world.host, **changes))
 

@@ -364,6 +364,23 @@ def test_command_json_and_uncovered(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert list(result["declared"]) == sorted(declared.DECLARED)
 
 
+def test_command_takes_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every recording below a folder, compressed or not, and how many of them the model covers; an empty folder is an error."""
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/one.ndjson.gz").write_bytes(archive.read_member("d_cow_dcp2"))
+    lines = beyond(lines_of("d_cow_dcp2"))
+    (tmp_path / "two.ndjson").write_text("\n".join(json.dumps(line) for line in lines) + "\n")
+    (tmp_path / "index.json").write_text("{}")
+    assert main(["replay", str(tmp_path)]) == ExitCode.UNDETERMINED
+    out = " ".join(capsys.readouterr().out.split())
+    assert "recordings covered │ 1 of 2" in out
+    assert "not covered: mamba groups in none mode │ 1" in out
+    assert main(["replay", str(tmp_path / "deep")]) == ExitCode.HOLDS
+    (tmp_path / "empty").mkdir()
+    assert main(["replay", str(tmp_path / "empty")]) == ExitCode.ERROR
+    assert "holds no recording" in capsys.readouterr().err
+
+
 def spoil_request(lines: list[dict[str, Any]]) -> None:
     """Let a lookup name a request that nobody submitted."""
     lines[4]["args"]["request"] = "ZZ"
