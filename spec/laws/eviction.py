@@ -97,19 +97,17 @@ def _eviction_order(moment: Moment) -> Findings:
     if isinstance(moment.action, Allocate):
         return _taken_from_the_front(moment, moment.action)
     before, after = moment.before, moment.after
-    if _released(moment):
+    deferred = len(after.deferred) > len(before.deferred)
+    if _released(moment) or (deferred and ground.reports_failure(moment.action)):
         return None
     queue = _Queue(moment)
-    deferred = len(after.deferred) > len(before.deferred)
     if isinstance(moment.action, Drain) and not deferred:
         queue.give_back(end for _, source, destination in moment.record.copies for end in (source, destination))
     elif isinstance(moment.action, Preempt | Withdraw) and not deferred:
         queue.give_tables(_tables(ground.request_of(before, moment.action.request)))
     elif isinstance(moment.action, Finish):
         _redo_finish(moment, moment.action, queue, deferred)
-    elif isinstance(moment.action, Output) and moment.action.failed:
-        if deferred:
-            return None
+    elif ground.reports_failure(moment.action):
         queue.give_tables(ground.lost_tables(before, after))
     elif before.host is not None:
         _redo_host_side(moment, before.host, queue)

@@ -161,11 +161,8 @@ def _adopted_not_taken(moment: Moment) -> Findings:
 def _demand_suffices(moment: Moment) -> Findings:
     # The same test as judge.is_internal, which cannot be imported here: the judge imports the laws' base.
     if isinstance(moment.refusal, ContractBroken | PoolExhausted):
-        return [
-            Evidence.of(
-                "an allocation that passed its check failed inside", refusal=moment.refusal.code, text=moment.refusal.message
-            )
-        ]
+        values = {"refusal": moment.refusal.code, "text": moment.refusal.message}
+        return [Evidence.of("an allocation that passed its check failed inside", **values)]
     if moment.record is None or not moment.record.admitted or not isinstance(moment.action, Allocate):
         return None
     free, reserved = len(moment.after.pool.free), moment.action.reserved
