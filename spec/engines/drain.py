@@ -62,13 +62,20 @@ class Drained:
 
 
 def settle(drained: Drained) -> bool:
-    """Close the plan, execute and deliver every step, run and report every copy that a step has handed over."""
+    """Close the plan, execute and deliver every step, run and report every copy that a step has handed over.
+
+    A report that changes nothing is made once.
+    """
+    idle: list[Action] = []
     while True:
-        action = next(_pending(drained.world), None)
+        action = next((action for action in _pending(drained.world) if action not in idle), None)
         if action is None:
             return True
+        before = drained.world
         if not drained.do(action):
             return False
+        if drained.world == before:
+            idle.append(action)
 
 
 def _pending(world: World) -> Iterator[Action]:
