@@ -307,8 +307,8 @@ class Resends:
             self.lose(moment.before, action.blocks)
         elif isinstance(action, Output) and action.failed:
             self.lose(moment.before, ground.doubted(moment.before, action))
-            for request in record.preempted:
-                self.disturb(request)
+            for number in record.preempted:
+                self.disturb(number)
         elif isinstance(action, Finish):
             sent = self.live.pop(action.request)
             request = ground.request_of(moment.before, action.request)

@@ -164,11 +164,8 @@ def _adopted_not_taken(moment: Moment) -> Findings:
 def _demand_suffices(moment: Moment) -> Findings:
     # The same test as judge.is_internal, which cannot be imported here: the judge imports the laws' base.
     if isinstance(moment.refusal, ContractBroken | PoolExhausted):
-        return [
-            Evidence.of(
-                "an allocation that passed its check failed inside", refusal=moment.refusal.code, text=moment.refusal.message
-            )
-        ]
+        values = {"refusal": moment.refusal.code, "text": moment.refusal.message}
+        return [Evidence.of("an allocation that passed its check failed inside", **values)]
     if moment.record is None or not moment.record.admitted or not isinstance(moment.action, Allocate):
         return None
     free, reserved = len(moment.after.pool.free), moment.action.reserved
@@ -249,19 +246,17 @@ def _eviction_order(moment: Moment) -> Findings:
     if isinstance(moment.action, Allocate):
         return _taken_from_the_front(moment, moment.action)
     before, after = moment.before, moment.after
-    if _released(moment):
+    deferred = len(after.deferred) > len(before.deferred)
+    if _released(moment) or (deferred and ground.reports_failure(moment.action)):
         return None
     queue = _Queue(moment)
-    deferred = len(after.deferred) > len(before.deferred)
     if isinstance(moment.action, Drain) and not deferred:
         queue.give_back(end for _, source, destination in moment.record.copies for end in (source, destination))
     elif isinstance(moment.action, Preempt | Withdraw) and not deferred:
         queue.give_tables(_tables(ground.request_of(before, moment.action.request)))
     elif isinstance(moment.action, Finish):
         _redo_finish(moment, moment.action, queue, deferred)
-    elif isinstance(moment.action, Output) and moment.action.failed:
-        if deferred:
-            return None
+    elif ground.reports_failure(moment.action):
         queue.give_tables(ground.lost_tables(before, after))
     elif before.host is not None:
         _redo_host_side(moment, before.host, queue)

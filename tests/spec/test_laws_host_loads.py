@@ -108,7 +108,21 @@ def behind() -> Moments:
     return run.named
 
 
+@cache
+def given_up() -> Moments:
+    """The host is reset while the load runs: it is abandoned, and counts when it is reported (C-64)."""
+    run = wiped()
+    run.send(1, TOKENS)
+    run.load(1, "load")
+    run.step("in")
+    run.do(act.ResetHost(), "reset")
+    run.do(act.RunLoad(0), "copy")
+    run.do(act.CompleteLoad(1), "complete")
+    return run.named
+
+
 STORIES = {
+    "given up": given_up,
     "loaded": loaded,
     "aborted": aborted,
     "never issued": never_issued,
@@ -267,6 +281,7 @@ CASES: list[tuple[str, str, str, Tamper]] = [
     ("EV-5", "said of the device", SCANNED, saying(0, medium="device")),
     ("EV-6", "a host key said twice", SCANNED, lambda m: also(stories.answer(m).events[0])(m)),
     ("CN-4", "counted when it is issued", "loaded: in BuildMetadata", after(lambda w: with_host(w, load_blocks=3))),
+    ("CN-4", "an abandoned load uncounted", "given up: complete", after(lambda w: with_host(w, load_blocks=0))),
     ("CN-4", "a load that was never issued", "never issued: finish", after(lambda w: with_host(w, load_blocks=3))),
     ("HO-4", "a store that a load ends", "loaded: quiet RunStore 1", after(lambda w: with_host(w, stores=()))),
 ]
