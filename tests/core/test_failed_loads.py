@@ -67,6 +67,19 @@ def test_who_adopted_it_in_the_same_step_starts_again_too() -> None:
     assert sum(driver.world.pool.ref) == 0
 
 
+def test_a_late_output_that_read_it_is_dropped() -> None:
+    """T36.4: preempted between execution and report, request 1 would have its output delivered."""
+    driver = brought()
+    driver.do(act.Lookup(1), act.Allocate(1, 2, 12))
+    run(driver)
+    driver.do(act.Preempt(1))
+    assert not driver.request(1).drop_stale
+    assert driver.do(act.Output(0, failed=True, valid=0)).preempted == (0,)
+    assert driver.request(1).drop_stale
+    driver.do(act.Output(1))
+    assert driver.counts(1) == (0, 14, 0)
+
+
 def test_who_shares_the_valid_part_only_goes_on() -> None:
     """C-48: a request that reads nothing behind the valid tokens keeps its blocks and its output."""
     driver = Driver(configure((Group(FULL, 4),), connectors=(False,)))
