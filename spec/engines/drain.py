@@ -29,6 +29,9 @@ TOKEN = 0
 MOST_ROUNDS = 64
 """More rounds than any world of a scope needs: what is not quiet then never will be."""
 
+MOST_ACTIONS = 2048
+"""More actions than what is under way in any world of a scope takes."""
+
 PLANS: dict[Phase, Action] = {
     Phase.PLAN_RUNNING: act.Drain(),
     Phase.PLAN_WAITING: act.Drain(),
@@ -65,13 +68,20 @@ class Drained:
 
 
 def settle(drained: Drained) -> bool:
-    """Close the plan, execute and deliver every step, run and report every copy that a step has handed over."""
-    while True:
-        action = next(_pending(drained.world), None)
-        if action is None:
+    """Close the plan, execute and deliver every step, run and report every copy that a step has handed over.
+
+    Ends where nothing is under way, or nothing of it changes anything any more: then the world never becomes quiet.
+    """
+    for _ in range(MOST_ACTIONS):
+        before = drained.world
+        for action in _pending(before):
+            if not drained.do(action):
+                return False
+            if drained.world != before:
+                break
+        else:
             return True
-        if not drained.do(action):
-            return False
+    return True
 
 
 def _pending(world: World) -> Iterator[Action]:

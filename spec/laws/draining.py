@@ -21,6 +21,7 @@ from kvproof.core.actions import (
     Finish,
     Lookup,
     LookupExternal,
+    Output,
     Preempt,
     ResetCache,
     ResetHost,
@@ -149,6 +150,9 @@ class Stored:
             self.lost |= _keys(before) - _keys(after)
         if isinstance(action, EvictBlocks):
             self.lost |= {(node, group) for node, group, _, block in before.pool.entries if block in action.blocks}
+        if isinstance(action, Output) and action.failed:
+            doubted = ground.doubted(before, action)
+            self.lost |= {(node, group) for node, group, _, block in before.pool.entries if block in doubted}
         if isinstance(action, ResetHost):
             self.owed.clear()
         if isinstance(action, Finish) and after.host.pool.free:
@@ -224,7 +228,9 @@ class Sent:
 def _lost_on_device(moment: Moment) -> set[Key]:
     """Return the keys that no device block has any more and that the host neither has nor is getting."""
     before, after, host = moment.before, moment.after, ground_host.host_of(moment.before)
-    evicted = moment.action.blocks if isinstance(moment.action, EvictBlocks) else ()
+    evicted: Iterable[int] = moment.action.blocks if isinstance(moment.action, EvictBlocks) else ()
+    if isinstance(moment.action, Output) and moment.action.failed:
+        evicted = ground.doubted(before, moment.action)
     coming = set(ground_host.outstanding(host)) - set(evicted)
     safe = _keys(before) | {key for block in coming for key in ground_host.keys_of(before.pool, block)}
     had = {(node, group) for node, group, _, _ in before.pool.entries}
@@ -280,6 +286,8 @@ class Prompts:
                 self.disturb([action.request])
         elif isinstance(action, Preempt | Withdraw):
             self.disturb([action.request])
+        elif isinstance(action, Output) and action.failed:
+            self.disturb([action.request, *record.preempted])
         elif isinstance(action, ResetHost):
             self.finished.clear()
             self.disturb(list(self.live))

@@ -271,3 +271,13 @@ def test_lv_5_and_lv_6_speak_of_eager_storing() -> None:
     run.compute_all(0)
     run.do(act.Finish(0))
     assert [stories.run_law(law, run.world.config, run.actions) for law in ("LV-5", "LV-6")] == [None, None]
+
+
+def test_draining_ends_where_nothing_goes_on() -> None:
+    """A report that is lost every time changes nothing: the blocks stay pinned, and the law says so."""
+    run = life()
+    run.step()
+    run.do(act.Finish(1))
+    with planted(faults.by_id("M-PUB-126")):
+        drained = drain.drain(run.world)
+        assert ended("LV-2", drained)

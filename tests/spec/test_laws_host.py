@@ -14,6 +14,7 @@ from attrs import evolve
 
 from kvproof.core import actions as act
 from kvproof.core.config import Group, Offload
+from kvproof.core.errors import ContractBroken
 from kvproof.core.offload import lazy as lazy_walks
 from kvproof.core.offload.state import Counters, PendingHit, Queued, Track
 from kvproof.core.records import Record
@@ -378,7 +379,7 @@ CASES: list[tuple[str, str, str, Tamper]] = [
 
 def broken_pin() -> Any:
     """The refusal of a load whose source nobody holds."""
-    return type(crashed(moment("stored: load")).refusal)("block 2 is held by nobody", block=2)
+    return ContractBroken("block 2 is held by nobody", block=2)
 
 
 @pytest.mark.parametrize(("law", "what", "name", "tamper"), CASES, ids=[f"{law} {what}" for law, what, _, _ in CASES])

@@ -17,6 +17,8 @@ from kvproof.core.config import Offload
 from kvproof.core.offload.state import Stage
 from kvproof.core.records import Event
 from kvproof.core.world import Status, World
+from kvproof.spec import faults
+from kvproof.spec.faults.base import planted
 from kvproof.spec.laws.base import Moment
 from tests.spec import stories
 from tests.spec.host_stories import HostRun, hosted, with_host, with_host_content, with_host_pool, with_load
@@ -146,8 +148,8 @@ def pairs(*found: tuple[int, int, int, int]) -> Tamper:
     """Other copies in the record and, in the same order, in the load that waits."""
 
     def change(m: Moment) -> Moment:
-        load = {"device": tuple(pair[2] for pair in found), "host": tuple(pair[3] for pair in found)}
-        return recorded(pairs=found)(after(lambda world: with_load(world, **load))(m))
+        device, source = tuple(pair[2] for pair in found), tuple(pair[3] for pair in found)
+        return recorded(pairs=found)(after(lambda world: with_load(world, device=device, host=source))(m))
 
     return change
 
@@ -337,3 +339,23 @@ def test_the_stories_say_what_the_cases_build_on() -> None:
     assert not stories.answer(moment("never issued: finish")).deferred
     columns = [(group, column) for group, column, _, _ in stories.answer(moment("behind: load Allocate")).pairs]
     assert columns == [(0, 1), (1, 3)]
+
+
+def test_ld_2_sees_a_load_behind_a_misaligned_prefix() -> None:
+    """M-MIS-1: the device has 10 tokens of a prompt, inside a scheduler block, and the host has 16."""
+    run = HostRun(hosted(offload=Offload(num_blocks=30)))
+    run.send(0, 17)
+    run.compute_all(0)
+    run.do(act.Finish(0))
+    run.quiet()
+    run.do(act.ResetCache())
+    run.send(1, TOKENS, skip_reading=True)
+    run.compute(1, 8, 2, 1)
+    run.send(2, 17)
+    with planted(faults.by_id("M-MIS-1")):
+        run.do(act.BeginStep())
+        assert stories.answer(run.do(act.Lookup(2))).local == 10
+        found = run.do(act.LookupExternal(2, 10))
+        assert stories.judged("CP-6", found)
+        load = run.do(act.Allocate(2, 0, local=10, external=stories.answer(found).external, load=True))
+    assert stories.judged("LD-2", load)
