@@ -104,10 +104,14 @@ class Output:
     """Process the output of one request of the oldest step, between plans (T36).
 
     ``tokens``: empty inside a prompt, else the accepted drafts and one sampled token, as far as the model length goes.
+    ``failed``: a connector did not bring all external tokens of this chunk, only ``valid`` leading tokens of the request are
+    there; then nothing is delivered (T36.2).
     """
 
     request: int
     tokens: tuple[int, ...] = ()
+    failed: bool = False
+    valid: int = 0
 
 
 @frozen(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from kvproof.core import allocation, execute, freeing, prefixes, requests
+from kvproof.core import allocation, execute, freeing, prefixes, recovery, requests
 from kvproof.core.actions import Output
 from kvproof.core.errors import NotScheduled, OutputMismatch
 from kvproof.core.records import Record
@@ -21,6 +21,8 @@ def process(world: World, action: Output, step: Step) -> tuple[World, Record]:
     if action.request not in step.due:
         raise NotScheduled(f"no output of request {action.request} is due", request=action.request)
     entry = requests.share_of(step, action.request)
+    if action.failed:
+        return drop_failed(world, action, step, entry)
     world = without_due(freeing.open_step(world, step), action.request)
     request = requests.alive(world, action.request)
     if request is None:
@@ -40,6 +42,29 @@ def process(world: World, action: Output, step: Step) -> tuple[World, Record]:
     else:
         world = allocation.with_request(world, request, world.pool, world.plan)
     return world, Record("Output", num_tokens=request.num_tokens, rejected=rejected)
+
+
+def drop_failed(world: World, action: Output, step: Step, entry: Scheduled) -> tuple[World, Record]:
+    """Process the output of a chunk whose external tokens did not all arrive: nothing is delivered (T36.2, C-48).
+
+    The step counts as processed with its first other output, or with its last. Raises OutputMismatch.
+    """
+    recovery.check(step, entry, action.valid)
+    if len(step.due) == 1:
+        world = freeing.open_step(world, step)
+    world, preempted = recovery.recover(world, entry, action.valid)
+    world = without_due(world, action.request)
+    request = requests.alive(world, action.request)
+    if request is not None:
+        request = lower_in_flight(request, entry.amount, is_stale(request))
+        world = allocation.with_request(world, request, world.pool, world.plan)
+    known = 0 if request is None else request.num_tokens
+    return world, Record("Output", num_tokens=known, preempted=preempted, lost=lost_tokens(entry, action.valid))
+
+
+def lost_tokens(entry: Scheduled, valid: int) -> int:
+    """Return the external tokens that were counted as hits and did not arrive, once for the request (CN-3, M-PUB-137)."""
+    return entry.start - valid
 
 
 def without_due(world: World, request: int) -> World:

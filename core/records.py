@@ -70,7 +70,7 @@ class Record:
     scheduled: tuple[tuple[int, int], ...] = ()
     """Dispatch: (request, tokens) of the step."""
     preempted: tuple[int, ...] = ()
-    """Dispatch: requests preempted in the plan."""
+    """Dispatch: requests preempted in the plan. Output: those that start again, since tokens that they read did not arrive."""
     reads: tuple[tuple[int, int, int, int, int], ...] = ()
     """Execute forward: recurrent states read, (request, group, column, block, boundary)."""
     branches: tuple[tuple[int, ...], ...] = ()
@@ -78,13 +78,15 @@ class Record:
     local_lengths: tuple[tuple[int, ...], ...] = ()
     """Dispatch: (request, end, then per rank the tokens below the end that a sharded group keeps there)."""
     done: bool = False
-    """ResetCache: whether the keys were cleared."""
+    """ResetCache, ResetHost: whether the keys were cleared. CompleteStore: whether the store has ended."""
     num_tokens: int = 0
     """Submit, Output: tokens of the request known afterwards."""
     deferred: bool = False
     """Finish: the blocks are held back until the steps in flight are processed."""
     tails: tuple[tuple[int, int, int], ...] = ()
     """Finish: (group, block, boundary) of the states that a connector in a producer's role would take over."""
+    lost: int = 0
+    """Output: external tokens that were counted as hits (CN-3) and did not arrive."""
     rejected: int = 0
     """Output: drafts of the chunk that are not among the tokens delivered; unless it is late, ``computed`` falls by them."""
     events: tuple[Event, ...] = ()

@@ -134,7 +134,7 @@ def preempt(world: World, request: Request, drop_stale: bool = False) -> tuple[W
         plan = evolve(plan, preempted_before=(*plan.preempted_before, request.request))
     else:
         plan = evolve(plan, preempted=(*plan.preempted, request.request))
-    pool = freeing.free_request(world, request).pool
+    world = freeing.free_request(world, request)
     request = evolve(
         request,
         status=Status.PREEMPTED,
@@ -145,7 +145,7 @@ def preempt(world: World, request: Request, drop_stale: bool = False) -> tuple[W
         groups=(GroupState(),) * len(request.groups),
         num_preemptions=request.num_preemptions + 1,
     )
-    return allocation.with_request(world, request, pool, plan), Record("Preempt")
+    return allocation.with_request(world, request, world.pool, plan), Record("Preempt")
 
 
 def stale_share(request: Request) -> int:

@@ -494,10 +494,10 @@ def _refused_configuration(job: Job, scope: Scope, law: str, error: ConfigError)
 
 
 def _traces(job: Job) -> Done:
-    """Replay every n-th shipped recording that the model covers."""
+    """Replay every n-th recording of the selection."""
     from kvproof.spec.traces import archive, summary
 
-    entries = archive.entries()[job.part :: TRACE_JOBS]
+    entries = archive.selection()[job.part :: TRACE_JOBS]
     if job.options.quick:
         entries = entries[::4]
     ran = summary.replay_all((recording for _, recording in archive.recordings(entries)), chosen_laws(job.options))

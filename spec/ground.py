@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
+from kvproof.core.actions import Output
 from kvproof.core.config import Config, Group
 from kvproof.core.contents import GARBAGE, UNWRITTEN
 from kvproof.core.prefixes import Prefixes
@@ -213,6 +214,39 @@ def cacheable_tokens(config: Config, group: int, tokens: int) -> int:
 
 
 # --- prefixes -------------------------------------------------------------------------------------------------------
+
+
+def reports_failure(action: object) -> bool:
+    """Tell whether an action says that a synchronous load did not bring everything (T36.2)."""
+    return isinstance(action, Output) and action.failed
+
+
+def is_dropped(world: World, entry: Scheduled, step: Step) -> bool:
+    """Tell whether nobody takes the output of a dispatched share: its request is gone, or drops late ones (T36.3, T36.4)."""
+    request = request_of(world, entry.request)
+    return request is None or (request.drop_stale and is_stale(world, entry, step))
+
+
+def lost_tables(before: World, after: World) -> list[tuple[int, ...]]:
+    """Return the tables of live requests that hold nothing any more, in the order of the requests and groups."""
+    return [
+        state.table
+        for request in before.requests
+        for state in request.groups
+        if (left := request_of(after, request.request)) is not None and not any(group.table for group in left.groups)
+    ]
+
+
+def doubted(world: World, action: object) -> set[int]:
+    """Return the device blocks with a key that goes on behind the valid tokens of a load reported as failed (T36.2).
+
+    Empty for every other action. The report is the output of a chunk of the oldest step.
+    """
+    if not isinstance(action, Output) or not action.failed:
+        return set()
+    entry = next(entry for entry in world.steps[0].scheduled if entry.request == action.request)
+    missing = lineage(world.prefixes, entry.tip)[action.valid + 1]
+    return {block for node, _, _, block in world.pool.entries if missing in lineage(world.prefixes, node)}
 
 
 def lineage(prefixes: Prefixes, node: int) -> list[int]:

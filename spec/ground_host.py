@@ -157,21 +157,26 @@ def stable_groups(config: Config) -> list[int]:
     return [g for g, spec in enumerate(config.groups) if spec.prefix_cacheable and not ground.keeps_snapshots(spec)]
 
 
+def cacheable_tokens(config: Config, group: int, tokens: int) -> int:
+    """Return the tokens that a caching call covers in a group, by the gate that the model has (2.8, PM-4)."""
+    eagle = ground.span(config, group) if group in ground.eagle_groups(config) else 0
+    return naive.cacheable_tokens(tokens, config.fine_grained, ground.scheduler_block(config), eagle)
+
+
 def scanned(world: World, request: Request, group: int, confirmed: int, first: int) -> Iterator[Place]:
     """Yield the places of a group that a scan from column ``first`` covers: whole entries below the confirmed tokens."""
     size = ground.span(world.config, group)
     path = ground.lineage(world.prefixes, request.tip)
     table = request.groups[group].table
     known = min(confirmed, request.num_tokens)
-    ready = min(len(table), ground.cacheable_tokens(world.config, group, known) // size)
+    ready = min(len(table), cacheable_tokens(world.config, group, known) // size)
     for column in range(first, ready):
         yield Place(request.request, group, column, path[(column + 1) * size], table[column])
 
 
-def tail_boundary(config: Config, request: Request) -> int:
-    """Return the one boundary inside a block that a prompt's full attention is keyed at, 0 without one (T9.2, T27)."""
-    eagle = any(group in ground.eagle_groups(config) for group in ground.full_groups(config))
-    limit = request.num_prompt - (0 if eagle else 1)
+def tail_boundary(config: Config, request: Request, group: int) -> int:
+    """Return the one boundary inside a block that a prompt is keyed at in a full-attention group, 0 without one (T9.2, T27)."""
+    limit = request.num_prompt - (0 if group in ground.eagle_groups(config) else 1)
     return naive.floor_multiple(max(limit, 0), config.hash_block_size)
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from attrs import define, field, frozen
 
+from kvproof.core import step as door
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.errors import ContractBroken, PoolExhausted, Refusal
-from kvproof.spec.attempts import attempt, describe_crash, played
+from kvproof.core.world import World, new_world
 from kvproof.spec.engines import drain
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
-
-__all__ = ["Judge", "Violation", "attempt", "describe_crash", "is_internal", "played", "refuted"]
 
 
 @frozen(slots=True)
@@ -77,6 +78,32 @@ class Judge:
         self.premises[law.id] += 1
         bent = any(getattr(config.profile, name) == value for name, value in law.bent_by)
         return [Violation(law.id, position, evidence, bent and evidence.bendable) for evidence in findings]
+
+
+def played(config: Config, actions: Sequence[Action]) -> World:
+    """Return the world that actions lead to from the new one; refused ones leave behind what they leave."""
+    world = new_world(config)
+    for action in actions:
+        world = attempt(world, action).after
+    return world
+
+
+def attempt(world: World, action: Action) -> Moment:
+    """Try an action and describe what came of it. A crash is a broken contract: a verdict, not an end (LV-9)."""
+    try:
+        after, record = door.step(world, action)
+    except Refusal as refusal:
+        return Moment(world, action, None, refusal, refusal.world if refusal.world is not None else world)
+    except Exception as error:
+        return Moment(world, action, None, ContractBroken(f"crashed with {describe_crash(error)}"), world)
+    return Moment(world, action, record, None, after)
+
+
+def describe_crash(error: Exception) -> str:
+    """Return type and text of an exception and where in the package it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {'/'.join(Path(frames[-1].filename).parts[-2:])}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"
 
 
 def is_internal(refusal: Refusal) -> bool:

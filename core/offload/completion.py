@@ -45,13 +45,9 @@ def complete(world: World, host: Host, event: int, acks: int) -> tuple[World, Re
 
 def find(host: Host, event: int) -> tuple[Store | None, bool]:
     """Return a running store, and whether it was abandoned by a reset (T28, T34)."""
-    for store in host.stores:
-        if store.event == event:
-            return store, False
-    for store in host.abandoned_stores:
-        if store.event == event:
-            return store, True
-    return None, False
+    running = next((store for store in host.stores if store.event == event), None)
+    abandoned = next((store for store in host.abandoned_stores if store.event == event), None)
+    return running or abandoned, abandoned is not None
 
 
 def replace(host: Host, store: Store) -> Host:

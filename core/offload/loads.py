@@ -217,7 +217,7 @@ def complete(world: World, host: Host, action: act.CompleteLoad) -> tuple[World,
     world = give_back(world, host, load)
     if load.finished:
         return free_held(world, load), Record("CompleteLoad", freed=True)
-    if action.failed and request is not None:
+    if request is not None and (action.failed or load.condemned):
         world = fail(world, load, request, action.valid)
     return world, Record("CompleteLoad")
 
@@ -237,7 +237,7 @@ def fail(world: World, load: Load, request: Request, valid: int) -> World:
 
     With something kept it is promoted like a loaded one.
     """
-    kept = valid_prefix(world.config, load.start, valid)
+    kept = 0 if load.condemned else valid_prefix(world.config, load.start, valid)
     world = evolve(world, contents=spoiled(world, load, request, kept))
     if kept:
         requests = tuple(evolve(other, computed=kept) if other is request else other for other in world.requests)
@@ -276,6 +276,7 @@ def start_again(world: World, request: Request) -> World:
         status=waiting_status(request),
         computed=0,
         groups=(GroupState(),) * len(request.groups),
+        loaded=False,
     )
     return evolve(world, requests=tuple(fresh if other is request else other for other in world.requests))
 
@@ -307,13 +308,22 @@ def must_wait(load: Load) -> bool:
     return load.event != NONE
 
 
+def condemned(host: Host, load: Load) -> Host:
+    """Return the host with a load of which nothing will be kept (C-48)."""
+    return replaced(host, load, evolve(load, condemned=True))
+
+
 def marked(host: Host, load: Load, request: Request) -> Host:
     """Return the host whose load holds the tables of its finished request until it is reported (T30)."""
-    held = evolve(load, finished=True, held=tuple(state.table for state in request.groups))
+    return replaced(host, load, evolve(load, finished=True, held=tuple(state.table for state in request.groups)))
+
+
+def replaced(host: Host, load: Load, by: Load) -> Host:
+    """Return the host with one running, waiting or abandoned load replaced."""
     return evolve(
         host,
-        loads=tuple(held if other is load else other for other in host.loads),
-        abandoned_loads=tuple(held if other is load else other for other in host.abandoned_loads),
+        loads=tuple(by if other is load else other for other in host.loads),
+        abandoned_loads=tuple(by if other is load else other for other in host.abandoned_loads),
     )
 
 

@@ -137,14 +137,11 @@ def confirmed_tokens(request: Request) -> int:
 def block_at(world: World, request: Request, group: int, block: int, index: int, choice: Choice) -> int:
     """Return the block that a table index denotes now, ``block`` being its entry; NULL_BLOCK if it has none (T26, HO-10).
 
-    Behind a window the entry is null, but the block may still have its key.
+    Behind a window the entry is null, but the block may still have its key. Windows pass known tokens only.
     """
     if block != NULL_BLOCK:
         return block
-    edge = (index + 1) * entry_size(world.config, group)
-    if edge > request.num_tokens:
-        return NULL_BLOCK
-    node = prefixes.ancestor(world.prefixes, request.tip, edge)
+    node = prefixes.ancestor(world.prefixes, request.tip, (index + 1) * entry_size(world.config, group))
     found = pools.find(choice.device, node, group)
     return NULL_BLOCK if found == NO_KEY else found
 

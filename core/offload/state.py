@@ -44,7 +44,8 @@ class Load:
     """A request's copies host to device, ``device[i]`` from ``host[i]``, behind its first ``start`` tokens (T29, T30).
 
     ``event`` names the batch of its step, NONE while it waits. ``finished``: its request is gone, ``held`` are the tables to be
-    freed at completion. A waiting load is built when ``fence`` steps are processed.
+    freed at completion. A waiting load is built when ``fence`` steps are processed. ``condemned``: the local prefix turned out
+    wrong meanwhile, nothing of the load will be kept (C-48).
     """
 
     request: int
@@ -56,6 +57,7 @@ class Load:
     held: Lists = ()
     fence: int = 0
     start: int = 0
+    condemned: bool = False
 
 
 @frozen(slots=True)

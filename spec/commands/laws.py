@@ -73,7 +73,7 @@ def planted_now(law: Law) -> list[str]:
 
 def judged(law: Law) -> list[str]:
     """Return what a law is judged on."""
-    kinds = {"configuration": law.check_config, "action": law.check, "run": law.check_run}
+    kinds = {"configuration": law.check_config, "action": law.check, "run": law.check_run, "end": law.check_end}
     return [name for name, check in kinds.items() if check is not None]
 
 

@@ -25,6 +25,8 @@ from kvproof.spec.traces.replay import Divergence, Raised
 from kvproof.spec.traces.summary import Summary
 
 FILE_ENDINGS = (".gz", ".ndjson", ".json")
+RECORDING_ENDINGS = (".ndjson", ".ndjson.gz")
+"""Of the files below a folder, those that are recordings."""
 
 
 @click.command("replay", short_help="Replay recorded runs of real engines against the model.")
@@ -48,7 +50,7 @@ def command(
     profile: str | None,
     as_json: bool,
 ) -> ExitCode:
-    """Replay TRACE (a file, or the name of a shipped recording; default: every shipped one the model covers).
+    """Replay TRACE (a file, a folder of them, or the name of a shipped recording; default: every shipped one the model covers).
 
     Two verdicts: does the engine's profile predict everything recorded, and do the laws hold on it. A law that a field of
     the profile bends is counted as bent and does not fail.
@@ -91,12 +93,23 @@ def _open(traces: tuple[str, ...]) -> Iterator[Recording]:
             yield recording
     shipped = {entry.file for entry in archive.entries()}
     for trace in traces:
-        if trace and Path(trace).exists():
+        if trace and Path(trace).is_dir():
+            yield from _in_folder(Path(trace))
+        elif trace and Path(trace).exists():
             yield read.read(trace)
         elif trace.endswith(FILE_ENDINGS) and trace not in shipped:
             raise UserError(f"there is no file {trace}; `kvproof replay --list` names the shipped recordings")
         else:
             yield archive.open_recording(trace)
+
+
+def _in_folder(folder: Path) -> Iterator[Recording]:
+    """Read the recordings below a folder, by name. Raises UserError if there are none."""
+    files = sorted(file for ending in RECORDING_ENDINGS for file in folder.rglob(f"*{ending}"))
+    if not files:
+        raise UserError(f"{folder} holds no recording: name a folder with files that end in {' or '.join(RECORDING_ENDINGS)}")
+    for file in files:
+        yield read.read(file)
 
 
 def _list(as_json: bool) -> ExitCode:
@@ -179,7 +192,7 @@ def _print(summary: Summary, verdict: ExitCode, judged: bool, chosen: bool) -> N
         console.print(f"[bold]{violation.law}[/bold] does not hold in {name}, action {violation.position}:")
         console.print(f"  {violation.evidence.message}", markup=False)
     table = Table("verdict", "result", title="Replay")
-    table.add_row("recordings", str(summary.recordings))
+    table.add_row("recordings covered", f"{summary.recordings} of {summary.recordings + sum(summary.not_covered.values())}")
     table.add_row("operations", str(summary.operations))
     table.add_row("divergences from the profile", str(len(summary.divergences)))
     if summary.raised:

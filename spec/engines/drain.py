@@ -8,6 +8,7 @@ world as in ``enabled``; a refusal on the way is kept and ends the walk.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from attrs import define, field
 
@@ -16,15 +17,20 @@ from kvproof.core.actions import Action
 from kvproof.core.errors import Refusal
 from kvproof.core.offload.state import Stage
 from kvproof.core.world import Phase, Status, World
-from kvproof.spec import attempts
+from kvproof.spec import judge
 from kvproof.spec.engines import flight, host
-from kvproof.spec.laws.base import Moment
+
+if TYPE_CHECKING:
+    from kvproof.spec.laws.base import Moment
 
 TOKEN = 0
 """What an output samples where it must bring a token."""
 
 MOST_ROUNDS = 64
 """More rounds than any world of a scope needs: what is not quiet then never will be."""
+
+MOST_ACTIONS = 2048
+"""More actions than what is under way in any world of a scope takes."""
 
 PLANS: dict[Phase, Action] = {
     Phase.PLAN_RUNNING: act.Drain(),
@@ -52,7 +58,7 @@ class Drained:
 
     def do(self, action: Action) -> bool:
         """Do one action; tell whether it was accepted."""
-        moment = attempts.attempt(self.world, action)
+        moment = judge.attempt(self.world, action)
         self.moments.append(moment)
         if moment.refusal is not None:
             self.refusal = moment.refusal
@@ -64,18 +70,18 @@ class Drained:
 def settle(drained: Drained) -> bool:
     """Close the plan, execute and deliver every step, run and report every copy that a step has handed over.
 
-    A report that changes nothing is made once.
+    Ends where nothing is under way, or nothing of it changes anything any more: then the world never becomes quiet.
     """
-    idle: list[Action] = []
-    while True:
-        action = next((action for action in _pending(drained.world) if action not in idle), None)
-        if action is None:
-            return True
+    for _ in range(MOST_ACTIONS):
         before = drained.world
-        if not drained.do(action):
-            return False
-        if drained.world == before:
-            idle.append(action)
+        for action in _pending(before):
+            if not drained.do(action):
+                return False
+            if drained.world != before:
+                break
+        else:
+            return True
+    return True
 
 
 def _pending(world: World) -> Iterator[Action]:

@@ -153,7 +153,7 @@ class HostWalker:
         if 0 <= draw < habits.read:
             return act.ReadCounters()
         draw -= habits.read
-        if 0 <= draw < habits.strange:
+        if 0 <= draw < habits.strange and world.host is not None and world.host.next_store:
             return act.CompleteStore(host.unknown_event(world))
         draw -= habits.strange
         loading = [request for request in world.requests if request.status is Status.LOADING or request.loaded]

@@ -1,7 +1,8 @@
 """Twin runs: the same actions under a second configuration, compared on the scheduler's side (DS-8, DS-9).
 
-What the scheduler decides are the records, the requests with their tables, the pool with its keys and free queue, the plan,
-and the frees that wait. Contents, rows and which states the worker reads are the worker's side and are not compared.
+What the scheduler decides are the records, the requests with their tables, the pool with its keys and free queue, the plan, the
+frees that wait, and the host side but for its contents. Contents, rows and which states the worker reads are the worker's side
+and are not compared.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ def scheduler_side(moment: Moment) -> tuple[tuple[str, object], ...]:
         ("plan", after.plan),
         ("phase", after.phase),
         ("frees", (after.deferred, after.issued, after.processed)),
+        ("host", None if after.host is None else evolve(after.host, contents=())),
     )
 
 

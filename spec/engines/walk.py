@@ -229,6 +229,9 @@ class Walker:
         return self.habits.late if step is None or step.scheduled else max(self.habits.late, 0.9)
 
     def _output(self, world: World, number: int) -> Action:
+        share = flight.due_share(world, number)
+        if share.loaded_from < share.start and not world.steps[0].opened and self.chance(self.habits.external / 2):
+            return act.Output(number, failed=True, valid=self.random.randrange(share.loaded_from, share.start))
         most = flight.most_delivered(world, number)
         if most <= 0:
             return act.Output(number)

@@ -234,6 +234,7 @@ def _vanished(moment: Moment) -> list[tuple[int, int, int]]:
     if record is None or isinstance(action, ResetCache) or moment.before.pool.entries is moment.after.pool.entries:
         return []
     gone = set(action.blocks) if isinstance(action, EvictBlocks) else set(record.taken)
+    gone |= ground.doubted(moment.before, action)
     gone |= {entry[3] for entry in moment.before.pool.entries if _holds_checkpoint(moment, entry[3])}
     now = {(node, group, block) for node, group, _, block in moment.after.pool.entries}
     queued = [copy for copy in moment.after.plan.copies if copy not in moment.before.plan.copies]

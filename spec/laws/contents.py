@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvproof.core.actions import CompleteLoad, EvictBlocks, Execute, Finish, Output, ResetCache, RunLoad
+from kvproof.core.contents import GARBAGE
 from kvproof.core.world import World
 from kvproof.spec import ground
 from kvproof.spec.laws.base import WRONG_CONTENT, Evidence, Findings, Law, Moment
@@ -29,7 +30,7 @@ def _attention_reads(moment: Moment) -> Findings:
                 content = world.contents[block] if block > ground.NULL else ()
                 last = min(end, (column + 1) * size)
                 wrong = ground.misplaced(world.config, group, content, path, max(first, column * size), last)
-                if wrong is not None:
+                if wrong is not None and not (wrong[1] == GARBAGE and ground.is_dropped(moment.before, entry, step)):
                     found.append(
                         Evidence.of(
                             "attention reads something else than its prefix",
@@ -74,6 +75,8 @@ def _state_reads(moment: Moment) -> Findings:
                         read=read,
                     )
                 )
+            elif world.contents[read[0]][1:2] == (GARBAGE,) and ground.is_dropped(world, entry, step):
+                continue  # a load failed, and nobody takes what this chunk computes (T36.2)
             elif not ground.is_state(world.config, group, world.contents[read[0]], path[entry.start]):
                 found.append(
                     Evidence.of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kvproof.core.actions import Allocate, Drain, Execute, Lookup, Preempt, Withdraw
+from kvproof.core.actions import Allocate, Drain, Execute, Lookup, Preempt, RunLoad, Withdraw
 from kvproof.core.records import Record
 from kvproof.core.world import Scheduled, Step, World
 from kvproof.spec import ground, ground_host
@@ -250,6 +250,8 @@ def _differs(world: World, group: int, source: tuple[int, ...], copy: tuple[int,
 def _ends_referenced(moment: Moment) -> Findings:
     if moment.record is None:
         return None
+    if isinstance(moment.action, RunLoad) or (isinstance(moment.action, Execute) and moment.action.part == "flush"):
+        return _ends_not_loaded(moment)
     if isinstance(moment.action, Execute):
         return _ends_unwritten(moment)
     world = moment.after
@@ -260,6 +262,21 @@ def _ends_referenced(moment: Moment) -> Findings:
         for group, source, destination in world.plan.copies
         for end in (source, destination)
         if world.pool.ref[end] < 1 or end in world.pool.free
+    ]
+
+
+def _ends_not_loaded(moment: Moment) -> Findings:
+    """No load writes an end of a copy that a plan or a dispatched step still has to make."""
+    world, copy = moment.before, ground.parts(moment.before.config).index("copy")
+    steps = [step for step in world.steps if step.part <= copy]
+    copies = (*world.plan.copies, *(pair for step in steps for pair in step.copies))
+    if not copies:
+        return None
+    return [
+        Evidence.of("a load writes an end of a copy that is still to be made", group=group, block=end)
+        for group, source, destination in copies
+        for end in (source, destination)
+        if world.contents[end] != moment.after.contents[end]
     ]
 
 
@@ -470,7 +487,7 @@ LAWS: tuple[Law, ...] = (
         "Both ends of a queued copy are referenced until the drain, and nothing but the copy writes them before it ran.",
         "vLLM 0.33.0",
         ("M-COW-5",),
-        on=(Lookup, Allocate, Preempt, Withdraw, Execute),
+        on=(Lookup, Allocate, Preempt, Withdraw, Execute, RunLoad),
         check=_ends_referenced,
         bent_by=(("copy_source_guard", "recurrent"),),
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import astuple
 
-from kvproof.core.actions import Allocate, BuildMetadata, CompleteLoad, ReadCounters, ResetHost
+from kvproof.core.actions import Allocate, BuildMetadata, CompleteLoad, Output, ReadCounters, ResetHost
 from kvproof.core.offload.state import Counters, Stage
 from kvproof.spec import ground, ground_host
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
@@ -60,8 +60,14 @@ def _stored_are_handoffs(moment: Moment) -> Findings:
 
 
 def _queries_and_hits(moment: Moment) -> Findings:
-    """CN-3: an admission asks the connectors for all that was not hit locally, and hits what it accepts, once."""
+    """CN-3: an admission asks the connectors for all that was not hit locally, and hits what it accepts, once; what did not
+    arrive is taken back once.
+    """
     action, record = moment.action, moment.record
+    if isinstance(action, Output) and record is not None and (action.failed or record.lost):
+        entry = next(entry for entry in moment.before.steps[0].scheduled if entry.request == action.request)
+        lost = entry.start - action.valid if action.failed else 0
+        return [] if record.lost == lost else [Evidence.of("other hits are taken back", expected=lost, actual=record.lost)]
     if not isinstance(action, Allocate) or record is None:
         return None
     request, config = ground.request_of(moment.before, action.request), moment.before.config
@@ -145,7 +151,7 @@ LAWS: tuple[Law, ...] = (
         sentence="An admission asks for all tokens that were not hit locally and hits those it accepts; it counts once.",
         source="vLLM 0.33.0",
         faults=("M-CNT-4",),
-        on=(Allocate,),
+        on=(Allocate, Output),
         check=_queries_and_hits,
     ),
     Law(

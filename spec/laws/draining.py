@@ -7,6 +7,7 @@ follow the run, since they speak of what was stored when nothing was evicted and
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field, frozen
 
@@ -20,6 +21,7 @@ from kvproof.core.actions import (
     Finish,
     Lookup,
     LookupExternal,
+    Output,
     Preempt,
     ResetCache,
     ResetHost,
@@ -27,12 +29,15 @@ from kvproof.core.actions import (
     Withdraw,
 )
 from kvproof.core.config import Config
+from kvproof.core.offload.state import Host
 from kvproof.core.pool import NULL_BLOCK
 from kvproof.core.world import Request, Status, World
-from kvproof.spec import attempts, ground, ground_host, naive, naive_hits
+from kvproof.spec import ground, ground_host, judge, naive, naive_hits
 from kvproof.spec.engines import drain, prompts, twins
-from kvproof.spec.engines.drain import Drained
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
+
+if TYPE_CHECKING:
+    from kvproof.spec.engines.drain import Drained
 
 Key = tuple[int, int]
 """(prefix node, group)."""
@@ -56,11 +61,23 @@ def _everything_unpinned(drained: Drained) -> Findings:
     if start.host is None or world.host is None or not any((*start.pool.ref[1:], *start.host.pool.ref[1:])):
         return None
     found = _stuck(drained)
-    for tier, pool in (("device", world.pool), ("host", world.host.pool)):
-        held = [block for block, count in enumerate(pool.ref) if count and block != NULL_BLOCK]
+    anew = _stored_anew(start.host, world)
+    for at, (tier, pool) in enumerate((("device", world.pool), ("host", world.host.pool))):
+        held = [block for block, count in enumerate(pool.ref) if count > anew[at].count(block) and block != NULL_BLOCK]
         if held:
             found.append(Evidence.of("blocks stay pinned for ever", tier=tier, blocks=held))
     return found
+
+
+def _stored_anew(start: Host, world: World) -> tuple[list[int], list[int]]:
+    """Return the device and host blocks of stores that began while the world was carried to quiet.
+
+    With less room on the host than keyed blocks on the device, a lazy walk (T33) finds something in every step, for ever: each
+    block is unpinned, and pinned again later.
+    """
+    stores = () if world.host is None or ground_host.is_eager(world) else world.host.stores
+    fresh = [store for store in stores if store.event >= start.next_store]
+    return [block for store in fresh for block in store.device], [block for store in fresh for block in store.host]
 
 
 def _loading_ends(drained: Drained) -> Findings:
@@ -133,6 +150,9 @@ class Stored:
             self.lost |= _keys(before) - _keys(after)
         if isinstance(action, EvictBlocks):
             self.lost |= {(node, group) for node, group, _, block in before.pool.entries if block in action.blocks}
+        if isinstance(action, Output) and action.failed:
+            doubted = ground.doubted(before, action)
+            self.lost |= {(node, group) for node, group, _, block in before.pool.entries if block in doubted}
         if isinstance(action, ResetHost):
             self.owed.clear()
         if isinstance(action, Finish) and after.host.pool.free:
@@ -208,7 +228,9 @@ class Sent:
 def _lost_on_device(moment: Moment) -> set[Key]:
     """Return the keys that no device block has any more and that the host neither has nor is getting."""
     before, after, host = moment.before, moment.after, ground_host.host_of(moment.before)
-    evicted = moment.action.blocks if isinstance(moment.action, EvictBlocks) else ()
+    evicted: Iterable[int] = moment.action.blocks if isinstance(moment.action, EvictBlocks) else ()
+    if isinstance(moment.action, Output) and moment.action.failed:
+        evicted = ground.doubted(before, moment.action)
     coming = set(ground_host.outstanding(host)) - set(evicted)
     safe = _keys(before) | {key for block in coming for key in ground_host.keys_of(before.pool, block)}
     had = {(node, group) for node, group, _, _ in before.pool.entries}
@@ -264,6 +286,8 @@ class Prompts:
                 self.disturb([action.request])
         elif isinstance(action, Preempt | Withdraw):
             self.disturb([action.request])
+        elif isinstance(action, Output) and action.failed:
+            self.disturb([action.request, *record.preempted])
         elif isinstance(action, ResetHost):
             self.finished.clear()
             self.disturb(list(self.live))
@@ -352,7 +376,7 @@ def external_hit(world: World, prompt: Sent) -> int | None:
     ]
     record = None
     for action in actions:
-        moment = attempts.attempt(world, action)
+        moment = judge.attempt(world, action)
         record, world = moment.record, moment.after
     return None if record is None else record.external
 

@@ -194,7 +194,7 @@ class Parents:
 
     def see(self, moment: Moment) -> None:
         """Take in one action."""
-        if isinstance(moment.action, EvictBlocks):
+        if isinstance(moment.action, EvictBlocks) or ground.doubted(moment.before, moment.action):
             before, after = set(moment.before.pool.entries), set(moment.after.pool.entries)
             self.evicted.update((group, node) for node, group, _, _ in before - after)
         kept = {(group, node) for node, group, _, _ in moment.after.pool.entries}

@@ -13,6 +13,7 @@ from kvproof.core.actions import (
     EvictBlocks,
     Finish,
     Lookup,
+    Output,
     Preempt,
     ResetCache,
     Submit,
@@ -304,6 +305,10 @@ class Resends:
                 self.lose(moment.before, range(self.config.num_blocks))
         elif isinstance(action, EvictBlocks):
             self.lose(moment.before, action.blocks)
+        elif isinstance(action, Output) and action.failed:
+            self.lose(moment.before, ground.doubted(moment.before, action))
+            for number in record.preempted:
+                self.disturb(number)
         elif isinstance(action, Finish):
             sent = self.live.pop(action.request)
             request = ground.request_of(moment.before, action.request)

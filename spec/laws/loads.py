@@ -11,7 +11,7 @@ from kvproof.core.offload.state import Stage
 from kvproof.core.pool import NULL_BLOCK
 from kvproof.core.world import Request, Status, World
 from kvproof.spec import ground, ground_host, naive
-from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
+from kvproof.spec.laws.base import WRONG_CONTENT, Evidence, Findings, Law, Moment
 
 
 def _loading(moment: Moment) -> tuple[Allocate, Request] | None:
@@ -289,6 +289,7 @@ LAWS: tuple[Law, ...] = (
         faults=("M-LOAD-4", "M-PUB-136"),
         on=(CompleteLoad,),
         check=_resumes_behind_the_load,
+        bent_by=WRONG_CONTENT,
     ),
     Law(
         id="LD-6",

@@ -107,6 +107,18 @@ def executed(moment: Moment) -> Iterator[tuple[Scheduled, int, int]]:
                 yield entry, query, path[query + 1]
 
 
+def _flat(read: object) -> Iterator[object]:
+    """Yield everything in nested tuples."""
+    for part in read if isinstance(read, tuple) else ():
+        yield from _flat(part) if isinstance(part, tuple) else (part,)
+
+
+def _is_dropped(moment: Moment, entry: Scheduled) -> bool:
+    """Tell whether nobody takes the output of the share that was run: a load failed under it (T36.2)."""
+    step = ground.pending_step(moment.before)
+    return step is not None and ground.is_dropped(moment.before, entry, step)
+
+
 @frozen(slots=True)
 class Seen:
     """What a run read, as (action, prefix, what was read at its end), and its hits as (action, tokens), in order."""
@@ -125,7 +137,9 @@ def seen_by(config: Config, actions: Sequence[Action], spelling: Spelling) -> Se
             hits.append((position, moment.record.local))
         for entry, query, node in executed(moment):
             prefix = names.of(moment.after.prefixes, node)
-            reads.append((position, prefix, read_at(moment.after, entry, query, names)))
+            read = read_at(moment.after, entry, query, names)
+            if not (GARBAGE in _flat(read) and _is_dropped(moment, entry)):
+                reads.append((position, prefix, read))
     return Seen(tuple(reads), tuple(hits))
 
 
@@ -133,7 +147,9 @@ def seen_by(config: Config, actions: Sequence[Action], spelling: Spelling) -> Se
 
 
 def uncached(config: Config, dcp_size: int) -> Config | None:
-    """Return the configuration without caching, connectors and overlap, on so many ranks; None if that is not legal."""
+    """Return the configuration without caching, connectors, host tier and overlap, on so many ranks; None if that is not
+    legal.
+    """
     width = 1 if config.dcp_size != dcp_size else config.interleave
     room = sum(len(range(0, config.max_model_len + 1, group.block_size)) + 2 for group in config.groups)
     try:
@@ -143,6 +159,7 @@ def uncached(config: Config, dcp_size: int) -> Config | None:
             interleave=width,
             caching=False,
             connectors=(),
+            offload=None,
             max_model_len=config.max_model_len + 1,
             max_chunk=None,
             long_prefill=None,

@@ -67,7 +67,7 @@ def _in_flight_adds_up(moment: Moment) -> Findings:
 
 def _late_changes_nothing(moment: Moment) -> Findings:
     share = answered(moment)
-    if share is None or not is_late(moment, share):
+    if share is None or not is_late(moment, share) or ground.reports_failure(moment.action):
         return None
     before, after = moment.before, moment.after
     found = []

@@ -92,6 +92,47 @@ def _spans(config: Config) -> Findings:
     return _first(_spans_differ(config))
 
 
+def lazy_target(config: Config) -> int:
+    """Return how far a lazy walk goes, in blocks: twice what a largest chunk may need over all cached groups (2.8)."""
+    blocks = 0
+    for group, spec in enumerate(config.groups):
+        size = ground.span(config, group)
+        if ground.is_recurrent(spec):
+            blocks += 2
+        elif spec.kind == ground.SLIDING:
+            blocks += ground.columns(spec.window or 1, size) + 1
+        elif spec.prefix_cacheable:
+            blocks += ground.columns(config.max_chunk, size)
+    return 2 * blocks
+
+
+def _walked_blocks(moment: Moment) -> Findings:
+    """DS-1 for a lazy host: the walk picks what is keyed and not on the host among as many free blocks as a step may need."""
+    world, before, record = moment.before, moment.before.host, moment.record
+    if record is None or before is None:
+        return None
+    pool, queue = world.pool, list(world.pool.free)
+    if before.cursor in queue:
+        queue = queue[queue.index(before.cursor) + 1 :]
+    there = {(node, group) for node, group, _, _ in before.pool.entries}
+    picked: list[int] = []
+    for block in queue[: lazy_target(world.config)]:
+        if len(picked) == len(before.pool.free):
+            break
+        key = (pool.key_node[block], pool.key_group[block])
+        if key[0] >= 0 and key not in there:
+            picked.append(block)
+    if record.store_device == tuple(picked):
+        return () if picked else None
+    values = {"target": lazy_target(world.config), "expected": tuple(picked), "actual": record.store_device}
+    return [Evidence.of("the lazy walk goes another way than the groups' spans say", **values)]
+
+
+def _offloaded(moment: Moment) -> Findings:
+    """DS-1 for the host tier, eager or lazy."""
+    return _scanned_entries(moment) if ground_host.is_eager(moment.before) else _walked_blocks(moment)
+
+
 def _scanned_entries(moment: Moment) -> Findings:
     """DS-1 for the host tier: where it has room left, the scan by index passed as many entries as hold confirmed tokens."""
     world, before, host = moment.before, moment.before.host, moment.after.host
@@ -357,7 +398,7 @@ LAWS: tuple[Law, ...] = (
         source="#54736, offload-scaling",
         faults=("M-GEO-1", "M-GEO-3", "M-GEO-4", "M-GEO-6", "M-PUB-4"),
         on=(BuildMetadata,),
-        check=_scanned_entries,
+        check=_offloaded,
         check_config=_spans,
     ),
     Law(

@@ -220,8 +220,8 @@ def _left_by(world: World, request: Request, cursors: tuple[int, ...]) -> Iterat
         dead = ground.unread(config.groups[group], request.computed) // ground.span(config, group)
         for place in ground_host.scanned(world, request, group, request.computed, cursors[group]):
             yield place if place.column >= dead else Place(place.request, group, place.column, place.node, ground.NULL)
-    boundary = ground_host.tail_boundary(config, request)
     for group in ground.full_groups(config):
+        boundary = ground_host.tail_boundary(config, request, group)
         column, rest = divmod(boundary, ground.span(config, group))
         table = request.groups[group].table
         if rest and boundary <= request.computed and column < len(table) and ground_host.is_fine(config):
@@ -287,8 +287,8 @@ def _keys_stay(moment: Moment) -> Findings:
     host = moment.before.host
     if moment.record is None or host is None or moment.before.pool.entries == moment.after.pool.entries:
         return None
-    if isinstance(moment.action, EvictBlocks):
-        return None  # asked for by block id (T4)
+    if isinstance(moment.action, EvictBlocks) or ground.doubted(moment.before, moment.action):
+        return None  # asked for by block id (T4), or a load failed (T36.2)
     prefixes = moment.after.prefixes
     anew = {record.block for _, records in moment.before.plan.undo for record in records if record.primary[0] == NO_KEY}
     judged = False

@@ -98,6 +98,37 @@ def recordings(chosen: tuple[Entry, ...] | None = None) -> Iterator[tuple[Entry,
             yield entry, read_bytes(archive.read(entry.file), entry.file)
 
 
+@functools.cache
+def selection() -> tuple[Entry, ...]:
+    """The recordings that a check replays, in the order of the index: it has other work, `kvproof replay` takes all of them.
+
+    Every one of a manager without a host tier. Of the others as many as it takes to show whatever the index knows of: each
+    situation per level and mode of the host tier, and each set of group kinds with and without DCP, events on and off, one
+    worker and several; the shortest ones for that.
+    """
+    plain = [entry for entry in entries() if entry.level == "manager" and entry.config["host"] is None]
+    left = sorted((entry for entry in entries() if entry not in plain), key=lambda entry: (entry.ops, entry.file))
+    chosen = list(plain)
+    wanted = set().union(*(_shows(entry) for entry in left))
+    while wanted:
+        best = max(left, key=lambda entry: len(wanted & _shows(entry)) / entry.ops)
+        chosen.append(best)
+        wanted -= _shows(best)
+    return tuple(entry for entry in entries() if entry in chosen)
+
+
+def _shows(entry: Entry) -> frozenset[tuple[object, ...]]:
+    """What a recording shows of the host tier and the scheduler (see `selection`)."""
+    host = entry.config["host"] or {}
+    where = (entry.level, host.get("mode"))
+    shown: set[tuple[object, ...]] = {(*where, feature) for feature in entry.features}
+    if entry.level == "manager":
+        kinds = tuple(group.split(":")[0] for group in entry.config["groups"])
+        shown.add((*where, "kinds", kinds, entry.config["dcp_world_size"] > 1))
+        shown.add((*where, "events", host.get("events"), "workers", host.get("workers", 1) > 1))
+    return frozenset(shown)
+
+
 def pack(folder: Path, archive: Path, index: Path) -> int:
     """Write archive and index from a folder of recordings with its `index.json`; return the number of recordings.
 

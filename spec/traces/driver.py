@@ -1,6 +1,6 @@
 """Drives the model through a recording: applies and judges actions, compares results and whole states with the recorded ones.
 
-What an operation of a recording means in actions is said elsewhere (``manager``); this part knows only actions and states.
+What an operation of a recording means in actions is said elsewhere (``operations``); this part knows only actions and states.
 """
 
 from __future__ import annotations

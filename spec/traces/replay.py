@@ -1,6 +1,6 @@
 """Replay recordings operation by operation: does the profile predict everything, and do the laws hold on it?
 
-``manager`` and ``scheduler`` say which actions an operation is, ``driver`` applies them and compares. ``declared`` lists
+``operations`` and ``scheduler`` say which actions an operation is, ``driver`` applies them and compares. ``declared`` lists
 every difference between a recording and the model that is bridged.
 """
 

@@ -85,7 +85,8 @@ class Scheduler:
         """Compare the whole state after an operation with the recorded one, queues included. Raises Diverged."""
         self.driver.compare(state, self.drained)
         assert state.queues is not None
-        holding, waiting = [], []
+        holding: list[str] = []
+        waiting: list[str] = []
         for request in self.driver.world.requests:
             if request.status is not Status.RUNNING:
                 (holding if holds_blocks(request) else waiting).append(self.driver.name_of(request.request))

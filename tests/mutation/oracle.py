@@ -25,7 +25,22 @@ GOLDENS = (
     "test_events",
 )
 """Modules of tests whose numbers are those of the semantics."""
-HELPERS = {"tests.driving", "tests.in_flight", "tests.recurrent"}
+HOST_GOLDENS = (
+    "offload.test_golden_stores",
+    "offload.test_upstream_offload",
+    "offload.test_positional",
+    "offload.test_finishing",
+    "offload.test_loads",
+    "offload.test_external",
+    "offload.test_lazy",
+    "offload.test_host_events",
+    "test_failed_loads",
+    "test_native",
+    "test_upstream_facts",
+    "test_reconciliation",
+)
+"""Those of the host tier and of connectors."""
+HELPERS = {"tests.driving", "tests.in_flight", "tests.recurrent", "tests.core.offload.loading"}
 FIXTURES = {"monkeypatch", "capsys", "tmp_path"}
 KEPT = {
     "kvproof.spec.exits",
@@ -35,28 +50,31 @@ KEPT = {
 WALK_SEEDS = ("one", "two")
 WALK_STEPS = 400
 _recordings: list[Any] = []
+_of_host = [False]
+"""Whether only what has to do with a host tier judges: nothing else runs the code of its mutants."""
 
 
 def depends_on_core(module: str) -> bool:
     """Whether a module must be imported again for a mutated core."""
-    if module in HELPERS or module.rpartition(".")[2] in GOLDENS:
+    if module in HELPERS or module.rpartition(".")[2] in {name.rpartition(".")[2] for name in (*GOLDENS, *HOST_GOLDENS)}:
         return True
     return module.startswith("kvproof.") and module not in KEPT
 
 
-def prepare() -> None:
-    """Read the recordings once, for every mutant."""
+def prepare(host: bool = False) -> None:
+    """Read the recordings once, for every mutant; ``host``: those with a host tier, and judge by what belongs to it."""
     from kvproof.spec.traces import archive, project
 
-    for _, recording in archive.recordings():
-        if project.uncovered(recording.header) is None:
+    _of_host[0] = host
+    for _, recording in archive.recordings(archive.entries() if host else archive.selection()):
+        if project.uncovered(recording.header) is None and not (host and recording.config.host is None):
             _recordings.append(recording)
     _recordings.sort(key=lambda recording: len(recording.operations))
 
 
 def judge() -> str | None:
     """What refutes the model that is importable now, or None."""
-    for name in GOLDENS:
+    for name in HOST_GOLDENS if _of_host[0] else (*GOLDENS, *HOST_GOLDENS):
         found = _goldens(f"tests.spec.{name}" if name == "test_findings" else f"tests.core.{name}")
         if found:
             return found
@@ -109,6 +127,8 @@ def _laws() -> str | None:
     for seed in WALK_SEEDS:
         for scope in scopes:
             config = scope.config()
+            if _of_host[0] and not (config.offload or config.connectors):
+                continue
             found = walk(config, f"{seed}/{scope.name}", WALK_STEPS, laws, scope.limits(config)).violations
             if found:
                 return f"law {found[0].law}: {scope.name}"

@@ -8,7 +8,7 @@ from attrs import evolve
 
 from kvproof.core import actions as act
 from kvproof.core.config import Config, Group, Offload, configure
-from kvproof.core.offload.state import Host
+from kvproof.core.offload.state import Host, Stage
 from kvproof.core.world import World
 from tests.spec.stories import Change, Run, answer, put
 
@@ -59,9 +59,10 @@ class HostRun(Run):
         self.step(name)
 
     def copy_and_complete(self, name: str = "") -> None:
-        """Copy and complete every submitted store, worker by worker; the moments are called after the event."""
+        """Copy every submitted store that is not, and complete it, worker by worker; the moments are called after the event."""
         for store in (*self.host.abandoned_stores, *self.host.stores):
-            self.do(act.RunStore(store.event), name and f"{name} RunStore {store.event}")
+            if store.stage is Stage.SUBMITTED:
+                self.do(act.RunStore(store.event), name and f"{name} RunStore {store.event}")
             workers = self.world.config.offload.workers if self.world.config.offload else 0
             for ack in range(workers):
                 self.do(act.CompleteStore(store.event), name and f"{name} CompleteStore {store.event}.{ack}")

@@ -11,7 +11,7 @@ from kvproof.core import actions as act
 from kvproof.core.config import SOUND, Config, Group, Offload, Profile, configure
 from kvproof.core.offload import completion
 from kvproof.spec import judge, laws
-from kvproof.spec.engines import twins
+from kvproof.spec.engines import drain, twins
 from kvproof.spec.judge import Judge
 from tests.offloading import FULL, MAMBA, WINDOW, Hosted, hosted
 
@@ -59,6 +59,24 @@ def test_a_running_state_is_stored_under_the_index_of_a_window() -> None:
     (store,) = (store for store in last.host.stores if 3 in store.device)
     assert completion.keys_now(last.pool, 3) == ()
     assert store.device == (1, 3, 4)
+
+
+def test_what_is_stored_anew_is_not_pinned_for_ever() -> None:
+    """Finding lazy-churn: LV-2 asks that what was pinned is released, not that nothing is stored any more."""
+    driver = Hosted(hosted(Group(FULL, 4), offload=Offload(mode="lazy", num_blocks=7), num_blocks=12, max_chunk=8))
+    driver.submit(0, 40)
+    for _ in range(5):
+        driver.chunk(0, 8)
+    before = driver.world
+    driver.do(act.Finish(0))
+    running = driver.empty_step()
+    assert running.store_device
+    (law,) = (law for law in laws.ALL if law.id == "LV-2")
+    assert law.check_end is not None
+    assert law.check_end(drain.Drained(before, driver.world)) == []
+    left = law.check_end(drain.Drained(driver.world, driver.world))
+    assert left is not None
+    assert [dict(evidence.values)["blocks"] for evidence in left] == [sorted(running.store_device), sorted(running.store_host)]
 
 
 @pytest.mark.parametrize(

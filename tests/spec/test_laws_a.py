@@ -14,7 +14,7 @@ from kvproof.core.config import VLLM_0_33_0, Group, Profile, configure
 from kvproof.core.world import World, new_world
 from kvproof.spec import ground
 from kvproof.spec.judge import attempt
-from kvproof.spec.laws import contents, copies, demand, pool, rows, states, tables
+from kvproof.spec.laws import contents, copies, demand, eviction, pool, rows, states, tables
 from tests.spec.stories import (
     LAWS,
     Moments,
@@ -39,7 +39,7 @@ from tests.spec.stories import (
     with_worker,
 )
 
-OWN = {law.id for module in (tables, states, rows, copies, demand, pool, contents) for law in module.LAWS}
+OWN = {law.id for module in (tables, states, rows, copies, demand, pool, eviction, contents) for law in module.LAWS}
 ELSEWHERE = {"TB-5", "TB-10", "TB-12", "TB-15", "PC-12"}
 """Laws that have their own test, here or among those of the kinds and of steps in flight."""
 PROMPT = (0, 0, 1, 1, 0, 1, 0, 1, 1, 1, 0, 0, 1, 1)

@@ -14,6 +14,8 @@ from attrs import evolve
 
 from kvproof.core import actions as act
 from kvproof.core.config import Group, Offload
+from kvproof.core.errors import ContractBroken
+from kvproof.core.offload import lazy as lazy_walks
 from kvproof.core.offload.state import Counters, PendingHit, Queued, Track
 from kvproof.core.records import Record
 from kvproof.core.world import World
@@ -115,7 +117,32 @@ def resumed() -> Moments:
     return run.named
 
 
-STORIES = {"stored": stored, "abandoned": abandoned, "full": full, "lazy": lazy, "resumed": resumed}
+@cache
+def evicted() -> Moments:
+    """Keys are evicted by block id: of a full block, whose tail's key comes back inside it (C-60, C-62), and of blocks that are
+    being stored, one of which is keyed anew by a chunk that is withdrawn (C-61).
+    """
+    run = HostRun(hosted())
+    run.send(0, 7)
+    run.compute(0, 4, 2, 1)
+    run.do(act.BeginStep())
+    run.do(act.Allocate(0, 1))
+    run.step("full", act.Output(0, (1,)))
+    run.do(act.EvictBlocks((1,)))
+    run.do(act.BeginStep())
+    run.do(act.Allocate(0, 1), "tail again")
+    run.step("tail again", act.Output(0, (1,)))
+    run.do(act.EvictBlocks((1,)), "while stored")
+    run.do(act.BeginStep())
+    run.do(act.Allocate(0, 1), "keyed anew")
+    run.do(act.Withdraw(0), "withdrawn")
+    run.dispatch("rest")
+    run.execute("rest")
+    run.copy_and_complete("late")
+    return run.named
+
+
+STORIES = {"evicted": evicted, "stored": stored, "abandoned": abandoned, "full": full, "lazy": lazy, "resumed": resumed}
 
 
 def moment(name: str) -> Moment:
@@ -343,6 +370,8 @@ CASES: list[tuple[str, str, str, Tamper]] = [
     ("CN-6", "given again", "stored: misaligned again", recorded(notices=("misaligned_lookup",))),
     ("CN-6", "not kept", "stored: misaligned", after(lambda w: with_host(w, notices=()))),
     ("CN-6", "dropped handoffs told again", "full: 0 2 BuildMetadata", recorded(notices=("dropped_cpu_full",))),
+    ("DS-1", "an entry not passed", "stored: 0 1 BuildMetadata", after(lambda w: with_host(w, tracks=(Track(0, (0, 0)),)))),
+    ("DS-1", "a walk that stops early", "lazy: walk BuildMetadata", recorded(store_device=())),
     ("LV-7", "nothing pending", "stored: quiet empty Dispatch", recorded(pending_work=False)),
     ("LV-7", "queued stores left out", "stored: finish", recorded(pending_work=False)),
 ]
@@ -350,7 +379,7 @@ CASES: list[tuple[str, str, str, Tamper]] = [
 
 def broken_pin() -> Any:
     """The refusal of a load whose source nobody holds."""
-    return type(crashed(moment("stored: load")).refusal)("block 2 is held by nobody", block=2)
+    return ContractBroken("block 2 is held by nobody", block=2)
 
 
 @pytest.mark.parametrize(("law", "what", "name", "tamper"), CASES, ids=[f"{law} {what}" for law, what, _, _ in CASES])
@@ -386,6 +415,29 @@ def test_permissions() -> None:
         (16, "dropped_cpu_full"),
         (20, "dropped_cpu_full"),
     ]
+
+
+def test_evictions_by_id_are_no_violation() -> None:
+    """C-60 to C-62: what the scan selects behind one is keyed inside its place, and its store registers what is there then."""
+    record = stories.answer(moment("evicted: tail again BuildMetadata"))
+    assert (record.store_device, record.store_meta) == ((1,), (((2, 2), (4, 2), (6, 2), (8, 8)),))
+    world = moment("evicted: tail again BuildMetadata").before
+    assert world.pool.key_node[1] == 6
+    assert stories.judged("HO-10", moment("evicted: tail again BuildMetadata")) == []
+    assert not stories.judged("HO-11", moment("evicted: keyed anew"))
+    assert not stories.judged("HO-11", moment("evicted: withdrawn"))
+
+
+@pytest.mark.parametrize(("span", "picks"), [(4, False), (8, True)])
+def test_ds_1_counts_the_lazy_walk(span: int, picks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A target counted with other spans goes another way as soon as it is shorter than the queue."""
+    target = lazy_walks.group_target
+    if span == 4:
+        monkeypatch.setattr(lazy_walks, "group_target", lambda spec, size, tokens: 0 * target(spec, size, tokens))
+    lazy.cache_clear()
+    found = [stories.judged("DS-1", m) for name, m in lazy().items() if name.endswith("BuildMetadata")]
+    lazy.cache_clear()
+    assert any(evidence for evidence in found) is not picks
 
 
 @pytest.mark.parametrize("law", ["IP-2", "IP-4", "IP-5"])

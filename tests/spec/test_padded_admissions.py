@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -16,23 +17,28 @@ from kvproof.spec.judge import Judge
 from tests.spec.stories import Run, answer
 
 FULL, MAMBA = "full_attention", "mamba_align"
-SMALL = {"max_model_len": 28, "num_blocks": 40, "max_running": 3}
+
+
+def small(*groups: Group, **settings: Any) -> Config:
+    """A model of at most 28 tokens and three running requests, with blocks enough."""
+    return configure(groups, max_model_len=28, num_blocks=40, max_running=3, **settings)
+
+
 CONFIGS: dict[str, Config] = {
-    "fine": configure((Group(FULL, 4), Group(MAMBA, 4, speculative_blocks=2)), hash_block_size=2, num_draft_tokens=2, **SMALL),
-    "three drafts": configure((Group(FULL, 2), Group(MAMBA, 4, speculative_blocks=3)), num_draft_tokens=3, **SMALL),
-    "two ranks": configure((Group(FULL, 2), Group(MAMBA, 2, speculative_blocks=1)), dcp_size=2, num_draft_tokens=1, **SMALL),
-    "sparse": configure(
-        (Group(FULL, 4), Group(MAMBA, 4, speculative_blocks=2), Group(MAMBA, 4, speculative_blocks=2)),
+    "fine": small(Group(FULL, 4), Group(MAMBA, 4, speculative_blocks=2), hash_block_size=2, num_draft_tokens=2),
+    "three drafts": small(Group(FULL, 2), Group(MAMBA, 4, speculative_blocks=3), num_draft_tokens=3),
+    "two ranks": small(Group(FULL, 2), Group(MAMBA, 2, speculative_blocks=1), dcp_size=2, num_draft_tokens=1),
+    "sparse": small(
+        Group(FULL, 4),
+        Group(MAMBA, 4, speculative_blocks=2),
+        Group(MAMBA, 4, speculative_blocks=2),
         retention=0,
         num_draft_tokens=2,
-        **SMALL,
     ),
-    "eagle": configure(
-        (Group(FULL, 4), Group(MAMBA, 4, speculative_blocks=1)), hash_block_size=2, use_eagle=True, num_draft_tokens=1, **SMALL
+    "eagle": small(
+        Group(FULL, 4), Group(MAMBA, 4, speculative_blocks=1), hash_block_size=2, use_eagle=True, num_draft_tokens=1
     ),
-    "two steps": configure(
-        (Group(FULL, 4), Group(MAMBA, 4, speculative_blocks=1)), num_draft_tokens=1, max_steps_in_flight=2, **SMALL
-    ),
+    "two steps": small(Group(FULL, 4), Group(MAMBA, 4, speculative_blocks=1), num_draft_tokens=1, max_steps_in_flight=2),
 }
 
 

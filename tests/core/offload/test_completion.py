@@ -115,11 +115,11 @@ def test_a_finished_request_is_kept_until_its_stores_are_complete() -> None:
     """Its record goes with its last event, not before; its id is taken that long (LV-4, T37)."""
     driver = storing()
     driver.chunk(0, 4)
-    assert driver.host.tracks[0].events == (0, 1)
+    assert list(driver.host.tracks[0].events) == [0, 1]
     assert driver.do(act.Finish(0)).store_device == (3,)
     assert driver.host.tracks[0].finished
     driver.complete(0)
-    assert driver.host.tracks[0].events == (1,)
+    assert list(driver.host.tracks[0].events) == [1]
     driver.complete(1)
     assert driver.host.tracks == ()
     assert driver.host.queued

@@ -6,7 +6,7 @@ import pytest
 
 from kvproof.core import actions as act
 from kvproof.core.config import Group, Offload
-from kvproof.core.offload import lazy
+from kvproof.core.offload import counters, lazy
 from kvproof.core.offload.state import Counters
 from tests.offloading import FULL, MAMBA, STABLE, WINDOW, Hosted, hosted, pairs
 
@@ -42,13 +42,14 @@ def test_blocks_near_the_front_of_the_queue_are_stored() -> None:
     """The walk covers twice the blocks of a step; what it stores leaves the queue and comes back behind (T33)."""
     driver = finished(num_blocks=6, chunk=4)
     assert lazy.target(driver.world.config) == 2
-    assert (driver.host.cursor, driver.world.pool.free) == (5, (5, 4, 3, 2, 1))
+    assert driver.host.cursor == 5
+    assert list(driver.world.pool.free) == [5, 4, 3, 2, 1]
     built = driver.empty_step()
     assert pairs(built) == [(4, 1), (3, 2)]
     assert built.store_meta is None
-    assert driver.world.pool.free == (5, 2, 1)
+    assert list(driver.world.pool.free) == [5, 2, 1]
     assert driver.complete(0).done
-    assert driver.world.pool.free == (5, 2, 1, 4, 3)
+    assert list(driver.world.pool.free) == [5, 2, 1, 4, 3]
     assert driver.host_keys(0) == {16: [1], 12: [2]}
     assert driver.empty_step().store_device == ()
     assert driver.host.cursor == 3
@@ -60,7 +61,7 @@ def test_no_more_than_the_host_has_room_for() -> None:
     assert pairs(driver.empty_step()) == [(4, 1)]
     assert driver.host.cursor == 4
     driver.complete(0)
-    assert driver.world.pool.free == (5, 3, 2, 1, 4)
+    assert list(driver.world.pool.free) == [5, 3, 2, 1, 4]
     assert driver.host.cursor == 4
     assert driver.empty_step().store_event == -1
 
@@ -88,7 +89,7 @@ def test_what_the_host_has_is_not_stored_again() -> None:
     assert [driver.empty_step().store_device for _ in range(3)] == [(4, 3), (2,), (1,)]
     for event in range(3):
         driver.complete(event)
-    assert driver.world.pool.free == (5, 4, 3, 2, 1)
+    assert list(driver.world.pool.free) == [5, 4, 3, 2, 1]
     driver.submit(1, (7,) * 4)
     driver.chunk(1, 4)
     driver.do(act.Finish(1))
@@ -123,3 +124,23 @@ def test_events_of_lazy_stores_carry_no_payload() -> None:
         ("host", "stored", 8, 4, ()),
         ("host", "stored", 4, 4, ()),
     ]
+
+
+@pytest.mark.parametrize(("host_blocks", "steps", "ends"), [(7, 200, False), (9, 5, True), (11, 3, True)])
+def test_an_idle_engine_goes_on_storing(host_blocks: int, steps: int, ends: bool) -> None:
+    """Finding lazy-churn: with too few host blocks every step finds something to store, and so asks for another one (LV-7)."""
+    offload = Offload(mode="lazy", num_blocks=host_blocks)
+    driver = Hosted(hosted(Group(FULL, 4), offload=offload, num_blocks=12, max_chunk=8))
+    driver.submit(0, 40)
+    for _ in range(5):
+        driver.chunk(0, 8)
+    driver.do(act.Finish(0))
+    driver.empty_step()
+    made = 0
+    while counters.pending_work(driver.host) and made < 200:
+        running = [store.event for store in driver.host.stores]
+        driver.empty_step()
+        for event in running:
+            driver.complete(event)
+        made += 1
+    assert (made, not counters.pending_work(driver.host)) == (steps, ends)

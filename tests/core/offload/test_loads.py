@@ -434,3 +434,16 @@ def test_a_promoted_state_can_be_adopted_in_the_same_plan(profile: Profile, admi
     driver.promote(1)
     assert driver.do(act.Lookup(2)).local == 48
     assert driver.do(act.Allocate(2, 2, 48)).admitted is admitted
+
+
+@pytest.mark.parametrize(("short", "admitted"), [(0, True), (1, False)])
+def test_a_load_leaves_reserved_blocks_free(short: int, admitted: bool) -> None:
+    """T16.4: three blocks are loaded; with all the others reserved it is admitted, with one more reserved it waits."""
+    driver = full()
+    driver.submit(1, 13)
+    driver.do(act.BeginStep(), act.Lookup(1))
+    external = driver.do(act.LookupExternal(1, 0)).external
+    reserved = len(driver.world.pool.free) - 3 + short
+    record = driver.do(act.Allocate(1, 0, 0, external, load=True, reserved=reserved))
+    assert (record.admitted, record.demand) == (admitted, 3)
+    assert len(driver.world.pool.free) == reserved + (0 if admitted else 3 - short)

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from kvproof.core import actions as act
 from kvproof.core.config import VLLM_0_33_0, Group, Offload
+from kvproof.core.offload import tails
 from tests.offloading import FULL, MAMBA, STABLE, WINDOW, Hosted, hosted, pairs
+
+
+def stored_with_last_plan(driver: Hosted) -> list[int]:
+    """The device blocks that the metadata of the step dispatched last stores."""
+    return list(driver.records[-2].store_device)
 
 
 def test_every_group_is_scanned_in_its_own_blocks() -> None:
@@ -47,18 +57,19 @@ def test_placeholders_are_not_confirmed() -> None:
     driver.dispatch()
     driver.do(act.BeginStep(), act.Allocate(0, 1))
     driver.dispatch()
-    assert driver.records[-2].store_device == (1,)
+    assert stored_with_last_plan(driver) == [1]
     assert (driver.request(0).computed, driver.request(0).placeholders) == (8, 2)
     driver.execute()
     driver.output((0, 9))
     driver.do(act.BeginStep(), act.Allocate(0, 1))
     driver.dispatch()
-    assert (driver.records[-2].store_device, driver.cursors(0)) == ((), [1])
+    assert stored_with_last_plan(driver) == []
+    assert driver.cursors(0) == [1]
     driver.execute()
     driver.output((0, 9))
     driver.do(act.BeginStep(), act.Allocate(0, 1))
     driver.dispatch()
-    assert driver.records[-2].store_device == (2,)
+    assert stored_with_last_plan(driver) == [2]
 
 
 def test_drafts_in_flight_are_not_confirmed() -> None:
@@ -76,7 +87,7 @@ def test_drafts_in_flight_are_not_confirmed() -> None:
     assert driver.do(act.Finish(0)).store_device == ()
 
 
-def window(**settings: object) -> Hosted:
+def window(**settings: Any) -> Hosted:
     """FA4 and SWA4 with W=5: behind 12 tokens the first two window entries are null."""
     driver = Hosted(hosted(Group(FULL, 4), Group(WINDOW, 4, window=5), **settings))
     driver.submit(0, 16)
@@ -104,7 +115,7 @@ def test_a_nulled_entry_without_a_key_is_passed() -> None:
     driver.do(act.Lookup(1), act.Allocate(1, 4))
     assert driver.tables(1) == [[9], [5]]
     driver.dispatch()
-    assert driver.records[-2].store_device == (1, 2, 3, 4, 6)
+    assert stored_with_last_plan(driver) == [1, 2, 3, 4, 6]
     assert driver.cursors(0) == [3, 3]
 
 
@@ -127,7 +138,7 @@ def test_new_and_resumed_requests_come_before_continuing_ones() -> None:
     assert [entry.request for entry in driver.world.plan.scheduled] == [0, 1, 2]
     assert [driver.tables(request)[0][0] for request in range(3)] == [3, 2, 1]
     driver.dispatch()
-    assert driver.records[-2].store_device == (1, 2, 3)
+    assert stored_with_last_plan(driver) == [1, 2, 3]
 
 
 def test_a_full_host_delays() -> None:
@@ -209,4 +220,23 @@ def test_the_release_trusts_the_ids_it_was_told() -> None:
     driver.submit(1, (7,) * 4)
     driver.do(act.BeginStep(), act.Allocate(0, 4), act.Lookup(1), act.Allocate(1, 4))
     driver.dispatch()
-    assert driver.records[-2].store_device == (1, 2, 3, 4, 5, 6)
+    assert stored_with_last_plan(driver) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_tail_that_is_stored_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stored as soon as it is keyed, the tail's block fills while its copy runs and gets a key that the copy lacks (M-REPLAY-1)."""
+    monkeypatch.setattr(tails, "joins_scan", lambda: True)
+    driver = Hosted(hosted(Group(FULL, 64), Group(MAMBA, 64), hash_block_size=16))
+    driver.submit(0, 50)
+    driver.chunk(0, 48)
+    assert 1 in driver.chunk(0, 2).store_device
+    event = driver.host.next_store - 1
+    for older in range(event):
+        driver.complete(older)
+    driver.copy(event)
+    for _ in range(14):
+        driver.chunk(0, 1)
+    driver.do(act.CompleteStore(event))
+    assert driver.host_keys(0) == {48: [2], 64: [2]}
+    copied = [node for node in driver.host.contents[2][1:] if node >= 0]
+    assert max(driver.world.prefixes.depth[node] for node in copied) == 50

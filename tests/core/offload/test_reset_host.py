@@ -93,3 +93,20 @@ def test_a_store_that_was_not_submitted_is_abandoned_too() -> None:
     driver.output()
     assert driver.complete(0).done
     assert driver.do(act.ResetHost()).done
+
+
+def test_pins_of_lookups_are_dropped() -> None:
+    """What a lookup has pinned for an allocation that did not come yet goes with the reset (CP-4)."""
+    driver = storing()
+    driver.empty_step()
+    driver.complete(0, acks=2)
+    driver.complete(1, acks=2)
+    driver.wipe()
+    driver.submit(1, 50)
+    driver.do(act.BeginStep(), act.Lookup(1))
+    assert driver.do(act.LookupExternal(1, 0)).external == 48
+    driver.close()
+    assert [driver.host.pool.ref[block] for block in (1, 2)] == [1, 1]
+    assert driver.do(act.ResetHost()).done
+    assert driver.host.pending == ()
+    assert len(driver.host.pool.free) == 19

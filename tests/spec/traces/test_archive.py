@@ -108,6 +108,28 @@ def test_packing_the_unpacked_members_gives_the_same_bytes(tmp_path):
     assert (tmp_path / "a.json").read_bytes() == (data / "recordings-index.json").read_bytes()
 
 
+def test_the_selection_of_a_check_shows_every_situation():
+    """All 247 of managers without a host tier, few of the others, and no situation, mode, kind or setting left out."""
+    chosen = archive.selection()
+    plain = [entry for entry in archive.entries() if entry.level == "manager" and entry.config["host"] is None]
+    assert len(plain) == 247
+    assert {entry.name for entry in plain} <= {entry.name for entry in chosen}
+    others = [entry for entry in chosen if entry not in plain]
+    assert len(others) < 60
+    for level in ("manager", "scheduler"):
+        for mode in ("eager", "lazy"):
+            every = [e for e in archive.entries() if e.level == level and (e.config["host"] or {}).get("mode") == mode]
+            few = [entry for entry in others if entry in every]
+            assert {name for entry in few for name in entry.features} == {name for entry in every for name in entry.features}
+    hosts = [entry.config["host"] for entry in others if entry.level == "manager"]
+    for mode in ("eager", "lazy"):
+        assert {(host["events"], host["workers"]) for host in hosts if host["mode"] == mode} == {
+            (events, workers) for events in (False, True) for workers in (1, 2)
+        }
+    kinds = {group.split(":")[0] for entry in others for group in entry.config["groups"]}
+    assert kinds == {"full_attention", "mamba", "sliding_window", "chunked_local"}
+
+
 def test_names():
     entry = archive.find("d_cow_dcp2")
     assert entry.file == "manager/d_cow_dcp2.ndjson.gz"

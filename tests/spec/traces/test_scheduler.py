@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kvproof.spec.cli import main
 from kvproof.spec.exits import ExitCode
 from kvproof.spec.traces import archive, replay, summary
 from kvproof.spec.traces.errors import ReplayError
@@ -241,3 +244,14 @@ def test_a_call_of_another_operation_is_found() -> None:
     found = replay.replay(upto(from_lines(lines), 2)).divergence
     assert found is not None
     assert (found.operation, found.what) == (2, "calls")
+
+
+def test_a_folder_of_recordings_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`kvproof replay FOLDER` replays what lies in it; a folder without recordings is an error."""
+    assert main(["replay", str(tmp_path)]) == ExitCode.ERROR
+    assert "holds no recording" in capsys.readouterr().err
+    (tmp_path / "deeper").mkdir()
+    (tmp_path / "deeper" / "one.ndjson").write_text(archive.unpack("s20032_fa_swa_dcp4"))
+    (tmp_path / "two.ndjson.gz").write_bytes(archive.read_member("s21480_fa_dcp1"))
+    assert main(["replay", str(tmp_path), "--no-laws", "--json"]) == ExitCode.HOLDS
+    assert json.loads(capsys.readouterr().out)["recordings"] == 2

@@ -1,0 +1,113 @@
+"""A synchronous load that failed: whatever was computed on tokens that did not arrive is forgotten (T4, T30, T36.2, C-48).
+
+Bytes behind the missing token are wrong, whoever computed them, and nobody can tell them from right ones by their block.
+They can be told by the prefix that they stand for: it goes on behind the valid tokens as the failed request's does.
+"""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from kvproof.core import allocation, contents, prefixes, requests
+from kvproof.core import pool as pools
+from kvproof.core.errors import OutputMismatch
+from kvproof.core.offload import external, loads
+from kvproof.core.pool import Pool
+from kvproof.core.prefixes import Prefixes
+from kvproof.core.world import Request, Scheduled, Status, Step, World
+
+
+def check(step: Step, entry: Scheduled, valid: int) -> None:
+    """Refuse the report of a failed load that cannot be one (T36.2). Raises OutputMismatch.
+
+    The chunk has external tokens, not all of them arrived, and no output of the step was taken for good before.
+    """
+    if not entry.loaded_from <= valid < entry.start:
+        raise OutputMismatch(
+            f"request {entry.request} was brought the tokens from {entry.loaded_from} to {entry.start} in this step, {valid} "
+            "leading ones are reported valid: give a number from the first to one less than the second (T36.2)",
+            request=entry.request,
+            valid=valid,
+        )
+    if step.opened:
+        raise OutputMismatch(
+            f"the load of request {entry.request} failed: report that before the outputs of its step, others may have read "
+            "what did not arrive (T36.2)",
+            request=entry.request,
+        )
+
+
+def recover(world: World, entry: Scheduled, valid: int) -> tuple[World, tuple[int, ...]]:
+    """Forget everything that goes on behind the ``valid`` tokens of a failed load: bytes, keys, and who holds them (C-48).
+
+    Requests that hold some start again, those that load when their load is reported; late outputs of preempted ones are
+    dropped. Returns the world and the requests that were preempted.
+    """
+    missing = prefixes.ancestor(world.prefixes, entry.tip, valid + 1)
+    world = evolve(
+        world,
+        contents=spoiled(world.prefixes, world.contents, missing),
+        pool=without_keys(world.prefixes, world.pool, missing),
+    )
+    if world.host is not None:
+        host = evolve(
+            world.host,
+            contents=spoiled(world.prefixes, world.host.contents, missing),
+            pool=without_keys(world.prefixes, world.host.pool, missing),
+        )
+        world = evolve(world, host=host)
+    preempted = []
+    for request in world.requests:
+        if not goes_on(world.prefixes, request.tip, missing):
+            continue
+        if world.host is not None:
+            world = evolve(world, host=external.unpin(world.host, request.request))
+        if holds(request, valid):
+            if request.status is Status.RUNNING:
+                preempted.append(request.request)
+            world = let_start_again(world, request)
+        elif request.stale:
+            world = allocation.with_request(world, evolve(request, drop_stale=True), world.pool, world.plan)
+    return world, tuple(preempted)
+
+
+def goes_on(table: Prefixes, node: int, missing: int) -> bool:
+    """Tell whether a prefix contains the first missing token behind the same tokens: it goes through node ``missing``."""
+    depth = table.depth[missing]
+    return table.depth[node] >= depth and prefixes.ancestor(table, node, depth) == missing
+
+
+def spoiled(table: Prefixes, memory: tuple[contents.Cells, ...], missing: int) -> tuple[contents.Cells, ...]:
+    """Return the contents of a tier in which every cell that goes on behind the valid tokens is garbage."""
+    return tuple(
+        (content[0], *(contents.GARBAGE if cell >= 0 and goes_on(table, cell, missing) else cell for cell in content[1:]))
+        if content
+        else content
+        for content in memory
+    )
+
+
+def without_keys(table: Prefixes, pool: Pool, missing: int) -> Pool:
+    """Return a pool in which no block has a key that goes on behind the valid tokens; such a block loses all keys (T4)."""
+    for block in sorted({block for node, _, _, block in pool.entries if goes_on(table, node, missing)}):
+        pool = pools.evict(pool, block)
+    return pool
+
+
+def holds(request: Request, valid: int) -> bool:
+    """Tell whether a request that goes on behind the valid tokens has blocks of what comes there."""
+    return request.computed > valid
+
+
+def let_start_again(world: World, request: Request) -> World:
+    """Let a request start again: a running one is preempted, its outputs on the way are dropped (T31, T36.4).
+
+    One whose load is on the way keeps its blocks until the load is reported, and then nothing of them (LD-7).
+    """
+    if request.status is Status.RUNNING:
+        return requests.preempt(world, request, drop_stale=True)[0]
+    host = world.host
+    load = None if host is None else loads.find(host, request.request)
+    if host is None or load is None:
+        return loads.start_again(world, request)
+    return evolve(world, host=loads.condemned(host, load))
