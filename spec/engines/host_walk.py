@@ -118,7 +118,7 @@ class HostWalker:
             self.asked = None
         elif isinstance(action, act.Allocate) and moment.record is not None and not moment.record.admitted:
             self.short = True
-        elif isinstance(action, act.LookupExternal):
+        elif isinstance(action, act.LookupExternal) and action.start % self.config.scheduler_block_size == 0:
             self.asked = action.request
         elif isinstance(action, act.Submit):
             self.resend = False
@@ -235,7 +235,10 @@ class HostWalker:
     def _ask(self, world: World, hit: Hit) -> Action | None:
         if self.asked == hit.request or not self.chance(self.habits.look):
             return None
-        return act.LookupExternal(hit.request, host.aligned(self.config, hit))
+        start = host.aligned(self.config, hit)
+        if start != hit.local and self.chance(3 * self.habits.stray):
+            start = hit.local  # nothing may be offered there (CP-6); the walker asks again behind whole blocks
+        return act.LookupExternal(hit.request, start)
 
     def _behind(self, request: Request) -> Action | None:
         left = amounts.left_of(self.config, request, request.computed)

@@ -144,6 +144,18 @@ SCOPES: tuple[Scope, ...] = (
         max_running=3,
         offload=Offload(num_blocks=120),
     ),
+    # Two attention groups with tails of their own at the end of a prompt.
+    scope(
+        "fa8-fa4-m4-h2-host",
+        full(8),
+        full(4),
+        mamba(4),
+        hash_block_size=2,
+        max_model_len=28,
+        num_blocks=40,
+        max_running=3,
+        offload=Offload(num_blocks=60),
+    ),
     # Windows: entries that were nulled before they were considered, whole blocks and several hash blocks each.
     scope(
         "fa4-w4-host",

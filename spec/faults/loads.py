@@ -17,6 +17,7 @@ from kvproof.core.records import Record
 from kvproof.core.world import Hit, Request, World
 from kvproof.spec.faults.base import Fault
 
+_check = loads.check
 _check_external = step.check_external
 _mapping = loads.mapping
 _may_start = loads.may_start
@@ -31,6 +32,12 @@ Lists = tuple[tuple[int, ...], ...]
 def _anywhere(config: Config, start: int) -> bool:
     del config, start
     return True
+
+
+def _continued_anywhere(config: Config, host: Host, action: act.Allocate) -> None:
+    """Check a load as if it began where its hit was looked up."""
+    pending = external.pending_hit(host, action.request)
+    _check(config, host, action if pending is None else evolve(action, local=pending.start))
 
 
 def _loaded_anywhere(config: Config, hit: Hit, action: act.Allocate) -> None:
@@ -253,12 +260,12 @@ FAULTS: tuple[Fault, ...] = (
         "the host is looked up, and loaded from, behind a local prefix that ends inside a scheduler block",
         "#54736",
         ("CP-6", "LD-2"),
-        ((external, "starts_aligned", _anywhere), (step, "check_external", _loaded_anywhere)),
-        scopes=(
-            "fa4-host-both",
-            "fa2-n4-host-tiny",
-            "fa4-m4-n2-host",
+        (
+            (external, "starts_aligned", _anywhere),
+            (loads, "check", _continued_anywhere),
+            (step, "check_external", _loaded_anywhere),
         ),
+        scopes=("fa4-m4-w4-n2-host", "fa4-host-both"),
     ),
     Fault(
         "M-LAZY-1",

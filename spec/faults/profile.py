@@ -163,7 +163,7 @@ FAULTS: tuple[Fault, ...] = (
         "recordings",
         ("LV-6",),
         profile=("finish_tail", "prompt"),
-        scopes=("fa4-m4-n2-host",),
+        scopes=("fa8-fa4-m4-h2-host",),
     ),
     Fault(
         "M-TAIL-6",
@@ -171,6 +171,6 @@ FAULTS: tuple[Fault, ...] = (
         "recordings",
         ("LV-6",),
         profile=("finish_tail_groups", "first"),
-        scopes=("many-n1-host",),
+        scopes=("fa8-fa4-m4-h2-host",),
     ),
 )
