@@ -304,7 +304,7 @@ FAULTS: tuple[Fault, ...] = (
         "#45357",
         ("CC-3",),
         ((freeing, "is_held_back", _nothing_is_held_back), (metadata, "issue_loads", _handed_over_at_once)),
-        scopes=("fa4-m4+1-n2-ahead-host",),
+        scopes=("fa4-w4-ahead-lazy", "fa4-m4+1-n2-ahead-host"),
     ),
     Fault(
         "M-PUB-96",
