@@ -9,7 +9,9 @@ import pytest
 from kvproof.core import actions as act
 from kvproof.core.config import SOUND, Group, Offload, Profile, configure
 from kvproof.spec import faults
-from tests.hosting import FULL, STABLE, HostDriver, attention, hybrid, tried
+from kvproof.spec.faults import loads, stores, transfers
+from tests.hosting import FULL, MAMBA, STABLE, WINDOW, HostDriver, attention, hybrid, tried
+from tests.spec.test_host_load_faults import SCENARIOS as LOADING
 
 
 def tail(**settings: object) -> HostDriver:
@@ -392,6 +394,12 @@ def test_the_scenario_of_a_fault(name: str, scenario: Callable[[], object], righ
     assert scenario() == right
     with faults.planted(faults.by_id(name)):
         assert tried(scenario) == wrong
+
+
+def test_every_fault_of_the_host_side_has_a_scenario() -> None:
+    """Those of public reports have theirs in ``test_public_host_faults``."""
+    told = [name for name, *_ in (*SCENARIOS, *LOADING, *PROFILED) if faults.by_id(name).profile is None]
+    assert sorted(told) == sorted(fault.id for fault in (*stores.FAULTS, *transfers.FAULTS, *loads.FAULTS) if not fault.profile)
 
 
 @pytest.mark.parametrize(("name", "scenario", "right", "wrong"), PROFILED, ids=[name for name, *_ in PROFILED])
