@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests.hosting import FULL, MAMBA, STABLE, WINDOW, HostDriver, attention, hy
 from tests.spec.test_host_load_faults import SCENARIOS as LOADING
 
 
-def tail(**settings: object) -> HostDriver:
+def tail(**settings: Any) -> HostDriver:
     """G2: N=4, FA16 (E=64), Mamba16, a prompt of 50 in chunks to 48 and 50; the state at 48 is stored."""
     driver = HostDriver(hybrid(16, 16, dcp_size=4, **settings))
     driver.prompt(0, 50, 48, 50)
@@ -33,7 +34,7 @@ def decoded() -> HostDriver:
     return driver
 
 
-def one_state(offload: Offload | None = None, **settings: object) -> HostDriver:
+def one_state(offload: Offload | None = None, **settings: Any) -> HostDriver:
     """FA16, Mamba16: a chunk of 16 tokens publishes one state; its store is submitted."""
     driver = HostDriver(hybrid(16, 16, offload, **settings))
     driver.prompt(0, 17, 16)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from kvproof.spec import faults
 from tests.hosting import HostDriver, hybrid, tried
 
 
-def stored(**settings: object) -> HostDriver:
+def stored(**settings: Any) -> HostDriver:
     """G2: N=4, FA16 (E=64), Mamba16: 48 of 50 tokens are on the host, the device's keys are gone."""
     driver = HostDriver(hybrid(16, 16, dcp_size=4, **settings))
     driver.stored_prompt(0, 50, 48, 50)
