@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from kvproof.core import actions as act
-from kvproof.core.config import Group, Offload, configure
+from kvproof.core.config import SOUND, Group, Offload, Profile, configure
 from kvproof.spec import faults
-from tests.hosting import FULL, STABLE, HostDriver, attention, hybrid, tried
+from kvproof.spec.faults import loads, stores, transfers
+from tests.hosting import FULL, MAMBA, STABLE, WINDOW, HostDriver, attention, hybrid, tried
+from tests.spec.test_host_load_faults import SCENARIOS as LOADING
 
 
-def tail(**settings: object) -> HostDriver:
+def tail(**settings: Any) -> HostDriver:
     """G2: N=4, FA16 (E=64), Mamba16, a prompt of 50 in chunks to 48 and 50; the state at 48 is stored."""
     driver = HostDriver(hybrid(16, 16, dcp_size=4, **settings))
     driver.prompt(0, 50, 48, 50)
@@ -31,7 +34,7 @@ def decoded() -> HostDriver:
     return driver
 
 
-def one_state(offload: Offload | None = None, **settings: object) -> HostDriver:
+def one_state(offload: Offload | None = None, **settings: Any) -> HostDriver:
     """FA16, Mamba16: a chunk of 16 tokens publishes one state; its store is submitted."""
     driver = HostDriver(hybrid(16, 16, offload, **settings))
     driver.prompt(0, 17, 16)
@@ -304,6 +307,43 @@ def hit_in_lazy_mode() -> object:
     return driver.ask(1, 50)
 
 
+# --- what a profile says ----------------------------------------------------------------------------------------------
+
+
+def blocks_behind_a_window(profile: Profile) -> object:
+    """SWA16 (W=17): 48 tokens of A computed, its first two blocks free and one of them B's: what is stored of A."""
+    groups = (Group(WINDOW, 16, window=17),)
+    driver = HostDriver(configure(groups, num_blocks=6, offload=Offload(num_blocks=10), profile=profile))
+    driver.prompt(0, 90, 48)
+    driver.submit(1, (7,) * 40)
+    driver.do(act.BeginStep())
+    driver.allocate(0, 16)
+    driver.allocate(1, 32)
+    assert (driver.tables(0), driver.tables(1)) == ([[0, 0, 3, 4]], [[5, 2]])
+    return driver.close().store_device
+
+
+def prompt_that_ends_on_a_boundary(profile: Profile) -> object:
+    """N=4, FA16 (E=64), Mamba16, P=48: what a resend finds on the host."""
+    driver = HostDriver(hybrid(16, 16, dcp_size=4, profile=profile))
+    driver.stored_prompt(0, 48, 32, 48)
+    return driver.ask(1, 48)
+
+
+def two_attention_tails(profile: Profile) -> object:
+    """N=4, FA16 twice (E=64), Mamba16, P=50: what a resend finds on the host."""
+    groups = (Group(FULL, 16), Group(FULL, 16), Group(MAMBA, 16))
+    driver = HostDriver(configure(groups, dcp_size=4, num_blocks=40, offload=Offload(num_blocks=20), profile=profile))
+    driver.stored_prompt(0, 50, 48, 50)
+    return driver.ask(1, 50)
+
+
+PROFILED: list[tuple[str, Callable[[Profile], object], object, object]] = [
+    ("M-STALE-1", blocks_behind_a_window, (1, 3), (1, 2, 3)),
+    ("M-TAIL-5", prompt_that_ends_on_a_boundary, 32, 0),
+    ("M-TAIL-6", two_attention_tails, 48, 0),
+]
+
 SCENARIOS: list[tuple[str, Callable[[], object], object, object]] = [
     ("M-ACK-1", one_of_two_workers, {}, {16: [1]}),
     ("M-EARLY-1", before_the_copy, {}, {16: [1]}),
@@ -355,3 +395,17 @@ def test_the_scenario_of_a_fault(name: str, scenario: Callable[[], object], righ
     assert scenario() == right
     with faults.planted(faults.by_id(name)):
         assert tried(scenario) == wrong
+
+
+def test_every_fault_of_the_host_side_has_a_scenario() -> None:
+    """Those of public reports have theirs in ``test_public_host_faults``."""
+    told = [name for name, *_ in (*SCENARIOS, *LOADING, *PROFILED) if faults.by_id(name).profile is None]
+    assert sorted(told) == sorted(fault.id for fault in (*stores.FAULTS, *transfers.FAULTS, *loads.FAULTS) if not fault.profile)
+
+
+@pytest.mark.parametrize(("name", "scenario", "right", "wrong"), PROFILED, ids=[name for name, *_ in PROFILED])
+def test_the_scenario_of_a_field(name: str, scenario: Callable[[Profile], object], right: object, wrong: object) -> None:
+    fault = faults.by_id(name)
+    assert fault.profile is not None
+    assert scenario(SOUND) == right
+    assert scenario(faults.with_field(SOUND, fault.profile)) == wrong
