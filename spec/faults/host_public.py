@@ -13,7 +13,7 @@ from kvproof.core.config import Config
 from kvproof.core.errors import ContractBroken
 from kvproof.core.offload import choosing, completion, external, handoffs, loads, metadata, positional, tails, tracks
 from kvproof.core.offload.choosing import Choice, Picked
-from kvproof.core.offload.state import Host, Lists, Load, Meta, Stage, Track
+from kvproof.core.offload.state import NONE, Host, Lists, Load, Meta, PendingHit, Stage, Track
 from kvproof.core.pool import Pool
 from kvproof.core.records import Record
 from kvproof.core.world import Request, World
@@ -120,7 +120,7 @@ def _released_once_issued(world: World, host: Host) -> tuple[Host, Record]:
 
 def _device_given_back(world: World, host: Host, load: Load) -> World:
     host = loads.without(host, load)
-    if load.event == loads.NONE:
+    if load.event == NONE:
         host = evolve(host, pool=pools.release(host.pool, load.host))
     return evolve(world, host=host, pool=pools.release(world.pool, load.device))
 
@@ -162,7 +162,7 @@ def _slots_for_drafts(config: Config, action: act.Allocate) -> int:
     return config.num_draft_tokens if action.load else action.new_tokens + action.lookahead
 
 
-def _paired_from_the_tail(world: World, request: Request, pending: loads.PendingHit, accepted: int) -> loads.Pairs:
+def _paired_from_the_tail(world: World, request: Request, pending: PendingHit, accepted: int) -> loads.Pairs:
     """Let the blocks of a load end where the table ends, lookahead included."""
     pairs = []
     for group, column, _, block in _mapping(world, request, pending, accepted):

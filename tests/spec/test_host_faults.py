@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from kvproof.core import actions as act
 from kvproof.core.config import SOUND, Group, Offload, Profile, configure
 from kvproof.spec import faults
-from tests.hosting import FULL, STABLE, HostDriver, attention, hybrid, tried
+from kvproof.spec.faults import loads, stores, transfers
+from tests.hosting import FULL, MAMBA, STABLE, WINDOW, HostDriver, attention, hybrid, tried
+from tests.spec.test_host_load_faults import SCENARIOS as LOADING
 
 
-def tail(**settings: object) -> HostDriver:
+def tail(**settings: Any) -> HostDriver:
     """G2: N=4, FA16 (E=64), Mamba16, a prompt of 50 in chunks to 48 and 50; the state at 48 is stored."""
     driver = HostDriver(hybrid(16, 16, dcp_size=4, **settings))
     driver.prompt(0, 50, 48, 50)
@@ -31,7 +34,7 @@ def decoded() -> HostDriver:
     return driver
 
 
-def one_state(offload: Offload | None = None, **settings: object) -> HostDriver:
+def one_state(offload: Offload | None = None, **settings: Any) -> HostDriver:
     """FA16, Mamba16: a chunk of 16 tokens publishes one state; its store is submitted."""
     driver = HostDriver(hybrid(16, 16, offload, **settings))
     driver.prompt(0, 17, 16)
@@ -392,6 +395,12 @@ def test_the_scenario_of_a_fault(name: str, scenario: Callable[[], object], righ
     assert scenario() == right
     with faults.planted(faults.by_id(name)):
         assert tried(scenario) == wrong
+
+
+def test_every_fault_of_the_host_side_has_a_scenario() -> None:
+    """Those of public reports have theirs in ``test_public_host_faults``."""
+    told = [name for name, *_ in (*SCENARIOS, *LOADING, *PROFILED) if faults.by_id(name).profile is None]
+    assert sorted(told) == sorted(fault.id for fault in (*stores.FAULTS, *transfers.FAULTS, *loads.FAULTS) if not fault.profile)
 
 
 @pytest.mark.parametrize(("name", "scenario", "right", "wrong"), PROFILED, ids=[name for name, *_ in PROFILED])

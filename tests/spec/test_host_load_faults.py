@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from kvproof.spec import faults
 from tests.hosting import HostDriver, hybrid, tried
 
 
-def stored(**settings: object) -> HostDriver:
+def stored(**settings: Any) -> HostDriver:
     """G2: N=4, FA16 (E=64), Mamba16: 48 of 50 tokens are on the host, the device's keys are gone."""
     driver = HostDriver(hybrid(16, 16, dcp_size=4, **settings))
     driver.stored_prompt(0, 50, 48, 50)
@@ -69,6 +70,23 @@ def asked_twice() -> object:
     driver.ask(1, 50)
     driver.external(1)
     return driver.host_refs(1, 2)
+
+
+def held_until_the_load() -> object:
+    """References of the two host blocks of a hit between its lookup and its allocation."""
+    driver = stored()
+    driver.ask(1, 50)
+    return driver.host_refs(1, 2)
+
+
+def loaded_over_a_local_tail() -> object:
+    """48 tokens are local, 112 on the host: references of the blocks that the load fills, one for its table and one for it."""
+    driver = longer()
+    driver.prompt(1, 50, 48, 50)
+    driver.carry()
+    assert driver.ask(2, 114) == 112
+    pairs = driver.do(act.Allocate(2, 0, external=112, load=True)).pairs
+    return driver.refs(*(pair[2] for pair in pairs))
 
 
 # --- mapping ----------------------------------------------------------------------------------------------------------
@@ -158,6 +176,8 @@ SCENARIOS: list[tuple[str, Callable[[], object], object, object]] = [
     ("M-LOAD-6", finished_before_the_load, 0, 1),
     ("M-LOAD-7", pairs_of_48, ((0, 0, 3, 2), (1, 2, 4, 1)), ((0, 0, 3, 2), (1, 0, 0, 0), (1, 1, 0, 0), (1, 2, 4, 1))),
     ("M-MIS-1", misaligned, (0, 0), (64, 1)),
+    ("M-PIN-1", held_until_the_load, [1, 1], [0, 0]),
+    ("M-TAIL-2", loaded_over_a_local_tail, [2, 2, 2], [3, 2, 2]),
     ("M-ZERO-1", zeroed_with_a_load, ((), (3,)), ((3,), ())),
 ]
 

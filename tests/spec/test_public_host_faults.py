@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from attrs import frozen
@@ -23,10 +24,10 @@ class Report:
     wrong: object
 
 
-def offloaded(*groups: Group, **settings: object) -> Config:
+def offloaded(*groups: Group, **settings: Any) -> Config:
     """These groups with a host tier of 40 blocks."""
-    given: dict[str, object] = {"num_blocks": 40, "offload": Offload(num_blocks=40)}
-    return configure(groups, **(given | settings))  # type: ignore[arg-type]
+    given: dict[str, Any] = {"num_blocks": 40, "offload": Offload(num_blocks=40)}
+    return configure(groups, **(given | settings))
 
 
 def loading(driver: HostDriver, prompt: int = 50) -> list[int]:
@@ -36,7 +37,7 @@ def loading(driver: HostDriver, prompt: int = 50) -> list[int]:
     return [pair[2] for pair in pairs]
 
 
-def stored(**settings: object) -> HostDriver:
+def stored(**settings: Any) -> HostDriver:
     """N=4, FA16 (E=64), Mamba16: 48 of 50 tokens are on the host, the device's keys are gone."""
     driver = HostDriver(hybrid(16, 16, dcp_size=4, **settings))
     driver.stored_prompt(0, 50, 48, 50)
