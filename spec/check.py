@@ -327,9 +327,9 @@ def _walk(job: Job) -> Done:
 
 
 def walks_of(options: Options, config: Config) -> tuple[int, int]:
-    """Return how many walks a scope gets and their length in actions: with a host tier a third as many, twice as long."""
+    """Return how many walks a scope gets and their length in actions: with a host tier fewer and twice as long."""
     walks = _budget(options).walks
-    return (walks, WALK_STEPS) if config.offload is None else (walks // 3, HOST_WALK_STEPS)
+    return (walks, WALK_STEPS) if config.offload is None else (walks // 4 + 2, HOST_WALK_STEPS)
 
 
 def _only(options: Options) -> str:

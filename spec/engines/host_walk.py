@@ -64,8 +64,8 @@ def draw_habits(random: Random) -> HostHabits:
         early=rate(0.0, 0.1, 0.4),
         fail=rate(0.0, 0.0, 0.1, 0.4),
         look=rate(0.4, 0.8, 1.0),
-        take=rate(0.5, 0.85, 1.0),
-        less=rate(0.0, 0.1, 0.3),
+        take=rate(0.3, 0.8, 1.0),
+        less=rate(0.0, 0.2, 0.5),
         stray=rate(0.0, 0.02, 0.1),
         promote=rate(0.3, 0.8, 1.0),
         wipe=rate(0.0, 0.1, 0.3, 0.7),
@@ -161,13 +161,19 @@ class HostWalker:
             return act.Finish(loading[self.random.randrange(len(loading))].request)
         draw -= habits.abort
         if self.stored and 0 <= draw < habits.wipe:
-            keyed = tuple(block for block, node in enumerate(world.pool.key_node) if node >= 0)
-            if keyed and (self.chance(0.1) or self._best(world, past)[0] == len(cached_groups(self.config))):
+            gone = self._forgotten(world)
+            if gone and (self.chance(0.1) or self._best(world, past)[0] == len(cached_groups(self.config))):
                 self.stored, self.resend = False, True
-                return act.EvictBlocks(keyed)
+                return act.EvictBlocks(gone)
         if self.resend and len(world.requests) >= self.limits.max_live and self.chance(0.5):
             return act.Finish(world.requests[self.random.randrange(len(world.requests))].request)
         return None
+
+    def _forgotten(self, world: World) -> tuple[int, ...]:
+        """Return device blocks to evict: all that are keyed, or those with keys behind some boundary, so that a hit is left."""
+        keyed = {block: tokens for block, tokens in enumerate(world.pool.key_tokens) if world.pool.key_node[block] >= 0}
+        kept = self.random.choice(sorted(set(keyed.values()))) if keyed and self.chance(0.5) else 0
+        return tuple(block for block, tokens in keyed.items() if tokens > kept)
 
     def known_prompt(self, world: World, past: Sequence[Prompt]) -> Prompt | None:
         """Return a prompt whose beginning the host has, as it was or longer, to be sent now; None for another one."""

@@ -17,7 +17,7 @@ from kvproof.spec.engines.scope_parts import (
 
 SCOPES: tuple[Scope, ...] = (
     # Attention alone: whole blocks, and with four ranks a host pool of three blocks and two workers.
-    scope("fa4-host", full(4), max_model_len=28, num_blocks=10, offload=Offload(num_blocks=10), quick=True),
+    scope("fa4-host", full(4), max_model_len=28, num_blocks=10, offload=Offload(num_blocks=10)),
     scope("fa4-lazy", full(4), max_model_len=28, num_blocks=8, offload=Offload("lazy", num_blocks=8, workers=2), quick=True),
     scope(
         "fa2-n4-host-tiny",
@@ -38,9 +38,19 @@ SCOPES: tuple[Scope, ...] = (
         connectors=(True,),
         offload=Offload(num_blocks=8, flush="before_forward"),
         bounds={"gates": (False, True)},
+        quick=True,
     ),
     # With Mamba, closed gate and open gate, on one, two and four ranks.
-    scope("fa4-m4-host", full(4), mamba(4), max_model_len=28, num_blocks=12, offload=Offload(num_blocks=12), max_running=2),
+    scope(
+        "fa4-m4-host",
+        full(4),
+        mamba(4),
+        max_model_len=28,
+        num_blocks=12,
+        max_running=2,
+        connectors=(False,),
+        offload=Offload(num_blocks=12),
+    ),
     scope(
         "fa4-m4-n2-host",
         full(4),
@@ -62,6 +72,7 @@ SCOPES: tuple[Scope, ...] = (
         max_model_len=28,
         num_blocks=9,
         offload=Offload(num_blocks=6, workers=2, store_submission="next_step"),
+        quick=True,
     ),
     scope(
         "fa4-m8-n2-lazy", full(4), mamba(8), dcp_size=2, max_model_len=28, num_blocks=10, offload=Offload("lazy", num_blocks=9)

@@ -388,7 +388,8 @@ class Walker:
     def _first(self, world: World, request: Request) -> Action | None:
         hit = world.hit
         assert hit is not None
-        if self.limits.external and (hit.diverged or self.chance(self.habits.external)):
+        instead = self.host is not None and host.pinned(world, request.request) is not None and self.chance(0.5)
+        if self.limits.external and (hit.diverged or instead or self.chance(self.habits.external)):
             local = amounts.adoptable(self.config, hit)[0]
             choices = amounts.external_amounts(self.config, request, local, hit.local - local)
             if choices and self.chance(self.habits.tight):
