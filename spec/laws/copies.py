@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvproof.core.actions import Allocate, Drain, Execute, Lookup, Preempt, RunLoad, Withdraw
+from kvproof.core.contents import GARBAGE
 from kvproof.core.records import Record
 from kvproof.core.world import Scheduled, Step, World
 from kvproof.spec import ground, ground_host
@@ -302,6 +303,12 @@ def _ends_unwritten(moment: Moment) -> Findings:
     return found
 
 
+def _given_up(world: World, step: Step, entry: Scheduled) -> bool:
+    """Tell whether nobody uses the output of a dispatched share any more: its request is gone, or the output is dropped."""
+    request = ground.request_of(world, entry.request)
+    return request is None or (request.drop_stale and ground.is_stale(world, entry, step))
+
+
 def _sources_written(moment: Moment) -> Findings:
     step = _step_at(moment, "copy")
     if step is None or not step.copies:
@@ -318,8 +325,10 @@ def _sources_written(moment: Moment) -> Findings:
         for g, source, destination in step.copies:
             if (g, destination) != (group, block):
                 continue
-            judged = True
             path, content = ground.true_path(world, entry), world.contents[source]
+            if GARBAGE in content[1:] and _given_up(world, step, entry):
+                continue  # the load that the hit goes back to has failed since the step was planned (C-48)
+            judged = True
             if ground.is_recurrent(config.groups[group]):
                 right = ground.is_state(config, group, content, path[hit])
             else:
