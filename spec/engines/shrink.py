@@ -331,15 +331,16 @@ def _fitted_chunk(world: World, request: Request, action: act.Allocate) -> Actio
 
 
 def _fitted_load(world: World, action: act.Allocate) -> Action:
-    """Return a load of what is pinned now, if it was to load something else."""
+    """Return a load of what is pinned now, if it was to load something else; a part of it stays a part, legal or not."""
     if world.hit is None or world.hit.request != action.request:
         return action
     pin = host.pinned(world, action.request)
     if pin is None:
         return action
-    choices = host.load_amounts(world.config, pin, world.hit.local - host.aligned(world.config, world.hit))
-    external = action.external if action.external in choices else pin.length
-    return evolve(action, local=host.aligned(world.config, world.hit), external=external)
+    external = action.external if 0 < action.external < pin.length else pin.length
+    return evolve(
+        action, local=pin.start if pin.start == action.local else host.aligned(world.config, world.hit), external=external
+    )
 
 
 def _fitted_transfer(world: World, action: Action) -> Action:
@@ -356,7 +357,8 @@ def _fitted_transfer(world: World, action: Action) -> Action:
             action = evolve(action, event=min(reports))
         return evolve(action, acks=min(action.acks, reports[action.event])) if action.event in reports else action
     if isinstance(action, act.LookupExternal) and world.hit is not None and world.hit.request == action.request:
-        return evolve(action, start=host.aligned(world.config, world.hit))
+        behind = (host.aligned(world.config, world.hit), world.hit.local)
+        return action if action.start in behind else evolve(action, start=behind[0])
     return action
 
 

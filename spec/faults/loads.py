@@ -305,12 +305,9 @@ FAULTS: tuple[Fault, ...] = (
         "M-EARLY-2",
         "what is to be loaded is keyed when it is allocated, before it is there",
         "src",
-        ("LD-6",),
+        ("LD-6", "CC-1", "CC-4"),
         ((allocation, "registers_now", _registered_at_once),),
-        scopes=(
-            "fa4-host-both",
-            "fa4-w4-host",
-        ),
+        scopes=("fa4-m4-n2-host", "fa4-host-both"),
     ),
     Fault(
         "M-TAIL-2",

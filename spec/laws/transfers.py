@@ -193,7 +193,7 @@ LAWS: tuple[Law, ...] = (
         "S",
         "Every host key names a host block that holds its prefix: all positions of its block, or the state at its boundary.",
         "#54736",
-        ("M-REPLAY-1",),
+        ("M-REPLAY-1", "M-EARLY-2"),
         check=_host_keys_true,
         bent_by=(*WRONG_CONTENT, ("lagging_groups", "any")),
     ),
