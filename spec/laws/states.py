@@ -99,6 +99,17 @@ def _wanted_states(moment: Moment, old: Request, group: int) -> set[int]:
     return wanted
 
 
+def _moved_states(moment: Moment, old: Request, group: int, columns: set[int]) -> set[int]:
+    """Return the blocks behind columns of a request's row: a row only grows, so one that moved stands in its old column, too.
+
+    A step whose drafts were rejected runs further left than planned, in a column whose block has moved meanwhile (T21.4).
+    """
+    if old.request not in moment.before.worker.owners:
+        return set()
+    row = moment.before.worker.owners.index(old.request)
+    return {ground.row_block(moment.before, group, row, column) for column in columns}
+
+
 def _few_states(moment: Moment) -> Findings:
     if moment.record is None or moment.before.requests is moment.after.requests:
         return None
@@ -113,6 +124,9 @@ def _few_states(moment: Moment) -> Findings:
             fresh = new.request == allocated and succeeded
             wanted = _wanted_states(moment, old, group) if fresh else _states_of(old, group)
             judged = judged or bool(wanted)
+            if fresh and states - wanted:
+                moved = _moved_states(moment, old, group, wanted)
+                wanted |= {column for column in states - wanted if new.groups[group].table[column] in moved}
             if states - wanted:
                 found.append(
                     Evidence.of(

@@ -76,6 +76,33 @@ def ahead() -> Moments:
 
 
 @cache
+def left_behind() -> Moments:
+    """Blocks of one token: both drafts of a step are rejected while the next one is in flight, which then runs in column 2.
+
+    The worker's row still has block 4 there; the table has it in column 4, where it moved with the drafts' plan (T21.4).
+    """
+    groups = (Group("full_attention", 8), Group("mamba_align", 1, speculative_blocks=2))
+    run = Run(configure(groups, num_blocks=20, num_draft_tokens=2, async_outputs=True, max_steps_in_flight=2))
+    run.do(act.Submit(0, PROMPT[:1]))
+    run.compute(0, 1, token=0)
+    run.do(act.BeginStep())
+    run.do(act.Allocate(0, 3, drafts=(0, 0)), "first")
+    run.dispatch()
+    run.execute()
+    run.do(act.BeginStep())
+    run.do(act.Allocate(0, 1), "second")
+    run.dispatch()
+    run.do(act.Output(0, (0,)), "rejected")
+    run.do(act.BeginStep())
+    run.do(act.Allocate(0, 3, drafts=(0, 0)), "third")
+    run.dispatch()
+    run.execute("second")
+    run.do(act.Output(0, (1,)))
+    run.execute("third")
+    return run.named
+
+
+@cache
 def late() -> Moments:
     """A request is preempted while its decode is in flight; the output comes late and is delivered."""
     run = _preempted(drop=False)
@@ -173,6 +200,7 @@ def shorter(world: World) -> World:
 # those at 7, 8 and 9. ahead: [9, 12) is in flight when [12, 15) is planned; the first output moves it to [11, 14).
 CASES: list[tuple[str, str, Callable[[], Moments], str, Tamper]] = [
     ("TB-6", "more states than chunks in flight leave", ahead, "second", after(lambda w: with_state(w, 0, 1, table=(2, 3, 4, 5, 7, 9)))),
+    ("TB-6", "a state that neither row nor table needs", left_behind, "third", after(lambda w: with_state(w, 0, 1, table=(0, 0, 0, 3, 9, 5, 6, 2)))),
     ("TB-7", "a speculative column missing", drafts, "one Dispatch", after(lambda w: with_worker_row(w, (2, 3, 4, 6)))),
     ("TB-7", "the column of an accepted draft missing", ahead, "second Dispatch", after(lambda w: with_worker_row(w, (0, 3, 4, 5, 0, 9)))),
     ("TB-7", "the accepted draft is not counted", drafts, "two Dispatch", after(lambda w: with_worker(w, 0, 1, 2))),
@@ -230,9 +258,16 @@ def test_a_tampered_moment_breaks_the_law_and_the_true_one_keeps_it(
     bites(law, story()[name], tamper)
 
 
-@pytest.mark.parametrize("story", [drafts, ahead, late, dropped, deferred])
+@pytest.mark.parametrize("story", [drafts, ahead, left_behind, late, dropped, deferred])
 def test_no_law_is_broken_in_the_stories(story: Callable[[], Moments]):
     holds_throughout(story())
+
+
+def test_a_step_behind_rejected_drafts_runs_through_the_old_column_of_a_block_that_moved():
+    (request,) = left_behind()["third"].after.requests
+    assert request.groups[1].table == (0, 0, 0, 3, 4, 5, 6, 2)
+    assert left_behind()["second precopy"].after.worker.columns[0][1] == 2
+    assert left_behind()["third"].after.worker.rows[1][0][2] == 4
 
 
 def test_every_law_of_requests_has_a_case():
