@@ -110,6 +110,9 @@ def _check_counts(given: dict[str, Any]) -> None:
     for name, optional in (("hash_block_size", given["hash_block_size"]), ("retention", given["retention"])):
         if isinstance(optional, bool) or not isinstance(optional, int | None):
             raise ConfigError(f"{name} must be an integer or None, got {optional!r}")
+    connectors = given["connectors"]
+    if not isinstance(connectors, tuple) or not all(isinstance(capable, bool) for capable in connectors):
+        raise ConfigError(f"connectors must be a tuple of booleans, got {connectors!r}: connectors.flags(...) gives them (T13)")
 
 
 def _check_interleave(groups: tuple[Group, ...], dcp_size: int, interleave: int) -> None:

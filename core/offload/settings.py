@@ -43,11 +43,14 @@ def check(offload: Offload | None, *, caching: bool, defer_block_free: bool, max
     """Refuse settings that cannot work, alone or together. Raises ConfigError."""
     if offload is None:
         return
+    if not isinstance(offload, Offload):
+        raise ConfigError(f"offload must be an Offload or None, got {offload!r}: write offload=Offload(...), or leave it out")
     grouping.positive("offload.num_blocks", offload.num_blocks, MAX_BLOCKS)
     grouping.positive("offload.workers", offload.workers, MAX_ROWS)
     for name, known in CHOICES.items():
-        if getattr(offload, name) not in known:
-            raise ConfigError(f"offload.{name} must be one of {known}, got {getattr(offload, name)!r}")
+        value = getattr(offload, name)
+        if value not in known or type(value) is not type(known[0]):
+            raise ConfigError(f"offload.{name} must be one of {known}, got {value!r}")
     if not caching:
         raise ConfigError("a host tier stores keyed blocks: turn prefix caching on, or leave offload out")
     if max_steps_in_flight > 1 and not defer_block_free:

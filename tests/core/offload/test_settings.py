@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kvproof.core.config import Group, Offload, configure
+from kvproof.core.connectors import Connector
 from kvproof.core.errors import ConfigError
 
 
@@ -19,6 +20,8 @@ from kvproof.core.errors import ConfigError
         ({"flush": "last"}, {}, "offload.flush"),
         ({"store_submission": "later"}, {}, "offload.store_submission"),
         ({"hold_loads": "yes"}, {}, "offload.hold_loads"),
+        ({"hold_loads": 0}, {}, "offload.hold_loads"),
+        ({"hold_loads": 1}, {"defer_block_free": True}, "offload.hold_loads"),
         ({}, {"caching": False}, "caching"),
         ({}, {"max_steps_in_flight": 2}, "defer_block_free"),
         ({"hold_loads": True}, {}, "defer_block_free"),
@@ -28,6 +31,20 @@ def test_settings_that_cannot_work(offload: dict[str, Any], settings: dict[str, 
     """Each of these is a ConfigError that names the setting."""
     with pytest.raises(ConfigError, match=message):
         configure((Group("full_attention", 4),), offload=Offload(**offload), **settings)
+
+
+@pytest.mark.parametrize("offload", ["eager", 8, True, False, {}, {"mode": "lazy"}, Offload])
+def test_a_host_tier_is_given_as_its_own_type(offload: Any) -> None:
+    """The name of a mode or a dictionary is no host tier; nothing is taken for "none" but None."""
+    with pytest.raises(ConfigError, match="offload"):
+        configure((Group("full_attention", 4),), offload=offload)
+
+
+@pytest.mark.parametrize("connectors", [True, [True], (1,), (None,), (Connector("NixlConnector"),)])
+def test_connectors_are_given_by_what_they_can(connectors: Any) -> None:
+    """A connector in place of its capability would count as capable (CA-1)."""
+    with pytest.raises(ConfigError, match=r"connectors.flags"):
+        configure((Group("full_attention", 4),), connectors=connectors)
 
 
 def test_the_parts_of_a_step() -> None:
