@@ -12,6 +12,7 @@ from kvproof.core import allocation, contents, prefixes, requests
 from kvproof.core import pool as pools
 from kvproof.core.errors import OutputMismatch
 from kvproof.core.offload import external, loads
+from kvproof.core.offload.state import Host
 from kvproof.core.pool import Pool
 from kvproof.core.prefixes import Prefixes
 from kvproof.core.world import Request, Scheduled, Status, Step, World
@@ -61,7 +62,7 @@ def recover(world: World, entry: Scheduled, valid: int) -> tuple[World, tuple[in
         if not goes_on(world.prefixes, request.tip, missing):
             continue
         if world.host is not None:
-            world = evolve(world, host=external.unpin(world.host, request.request))
+            world = evolve(world, host=without_wrong_pins(world.host, request.request, valid))
         if holds(request, valid):
             if request.status is Status.RUNNING:
                 preempted.append(request.request)
@@ -69,6 +70,14 @@ def recover(world: World, entry: Scheduled, valid: int) -> tuple[World, tuple[in
         elif request.stale:
             world = allocation.with_request(world, evolve(request, drop_stale=True), world.pool, world.plan)
     return world, tuple(preempted)
+
+
+def without_wrong_pins(host: Host, request: int, valid: int) -> Host:
+    """Return the host that has given back the pinned hit of a request if it reaches behind the valid tokens (CP-4, C-48)."""
+    pending = external.pending_hit(host, request)
+    if pending is None or pending.start + pending.length <= valid:
+        return host
+    return external.unpin(host, request)
 
 
 def goes_on(table: Prefixes, node: int, missing: int) -> bool:

@@ -8,10 +8,12 @@ from kvproof.core.actions import (
     CompleteStore,
     Finish,
     LookupExternal,
+    Output,
     ResetHost,
 )
 from kvproof.core.errors import ContractBroken, PoolExhausted
-from kvproof.core.offload.state import Counters, Host
+from kvproof.core.offload.state import Counters, Host, PendingHit
+from kvproof.core.world import World
 from kvproof.spec import ground, ground_host
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
@@ -102,8 +104,20 @@ def _destinations_wait(moment: Moment) -> Findings:
 # --- CP-4 to CP-6 ---------------------------------------------------------------------------------------------------
 
 
+def _reaches_lost_tokens(world: World, action: Output, hit: PendingHit) -> bool:
+    """Tell whether a pinned hit goes on behind the valid tokens of a failed load, on the prefix of the failed request."""
+    entry = next(entry for entry in world.steps[0].scheduled if entry.request == action.request)
+    missing = ground.lineage(world.prefixes, entry.tip)[action.valid + 1]
+    request = ground.request_of(world, hit.request)
+    end = hit.start + hit.length
+    return request is not None and missing in ground.lineage(world.prefixes, request.tip)[: end + 1]
+
+
 def _pins_end_once(moment: Moment) -> Findings:
-    """CP-4: a pinned hit ends with the next lookup, the allocation or the end of its request, or a reset, and is released."""
+    """CP-4: a pinned hit ends with the next lookup, the allocation or the end of its request, or a reset, and is released.
+
+    One that reaches tokens of which a synchronous load is reported to have brought nothing ends, too (C-48).
+    """
     hosts = _hosts(moment)
     if hosts is None or not (hosts[0].pending or hosts[1].pending):
         return None
@@ -114,6 +128,8 @@ def _pins_end_once(moment: Moment) -> Findings:
         ended = {action.request}
     elif isinstance(action, ResetHost):
         ended = {hit.request for hit in before.pending}
+    elif isinstance(action, Output) and action.failed and record is not None:
+        ended = {hit.request for hit in before.pending if _reaches_lost_tokens(moment.before, action, hit)}
     found = []
     kept = [hit for hit in before.pending if hit.request not in ended]
     new = [hit for hit in host.pending if hit not in kept]
@@ -315,8 +331,8 @@ LAWS: tuple[Law, ...] = (
     Law(
         id="CP-4",
         mark="S",
-        sentence="A pinned hit is held until its request is looked up again, admitted or finished or the host is reset, and "
-        "released once then.",
+        sentence="A pinned hit is held until its request is looked up again, admitted or finished, the host is reset, or a failed "
+        "load shows that what it pins never arrived, and released once then.",
         source="#54736",
         faults=("M-LEAK-2", "M-PUB-174"),
         check=_pins_end_once,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from kvproof.core import actions as act
 from kvproof.core import errors
@@ -13,10 +14,13 @@ from kvproof.core.contents import GARBAGE
 from kvproof.core.step import refusal
 from kvproof.core.world import Status
 from kvproof.spec import macros
+from kvproof.spec.judge import attempt
+from kvproof.spec.laws import ALL
 from tests.core.offload.loading import Loading
 from tests.driving import Driver
 from tests.offloading import FULL, MAMBA, hosted
 
+LAWS = {law.id: law for law in ALL}
 MINE = tuple(range(1, 13))
 
 
@@ -155,6 +159,27 @@ def test_the_host_forgets_it_too() -> None:
     assert (driver.host_keys(0), driver.host.pending) == ({4: [1]}, ())
     assert driver.host.contents[2][1:] == (GARBAGE,) * 4
     assert sum(driver.host.pool.ref) == 0
+
+
+@pytest.mark.parametrize(("valid", "kept"), [(3, False), (4, True), (7, True)])
+def test_a_pinned_hit_stays_if_all_of_it_arrived(valid: int, kept: bool) -> None:
+    """CP-4, C-76: request 3 has pinned the first 4 tokens of what request 0 was brought."""
+    driver = beside_a_host()
+    driver.submit(3, 6)
+    driver.do(act.BeginStep(), act.Lookup(3))
+    assert driver.do(act.LookupExternal(3, 0)).external == 4
+    driver.do(act.Lookup(0), act.Allocate(0, 5, 0, 8))
+    driver.dispatch()
+    driver.execute()
+    action = act.Output(0, failed=True, valid=valid)
+    moment = attempt(driver.world, action)
+    assert LAWS["CP-4"].check is not None
+    assert LAWS["CP-4"].check(moment) == []
+    driver.do(action)
+    assert bool(driver.host.pending) is kept
+    assert sum(driver.host.pool.ref) == kept
+    wrong = evolve(moment.after, host=evolve(driver.host, pending=() if kept else moment.before.host.pending))  # type: ignore[arg-type,union-attr]
+    assert LAWS["CP-4"].check(evolve(moment, after=wrong))
 
 
 def test_a_load_on_the_way_is_condemned() -> None:
