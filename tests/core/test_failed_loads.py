@@ -178,7 +178,7 @@ def test_a_pinned_hit_stays_if_all_of_it_arrived(valid: int, kept: bool) -> None
     driver.do(action)
     assert bool(driver.host.pending) is kept
     assert sum(driver.host.pool.ref) == kept
-    wrong = evolve(moment.after, host=evolve(driver.host, pending=() if kept else moment.before.host.pending))  # type: ignore[arg-type,union-attr]
+    wrong = evolve(moment.after, host=evolve(driver.host, pending=() if kept else moment.before.host.pending))  # type: ignore[union-attr]
     assert LAWS["CP-4"].check(evolve(moment, after=wrong))
 
 
@@ -196,6 +196,21 @@ def test_a_load_on_the_way_is_condemned() -> None:
     driver.arrive(1)
     assert (driver.request(1).status, driver.tables(1)) == (Status.WAITING, [[]])
     assert sum(driver.world.pool.ref) + sum(driver.host.pool.ref) == 0
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_nothing_of_a_condemned_load_is_kept_nor_what_it_went_on_from(failed: bool) -> None:
+    """C-48: request 1 loads behind 4 tokens that request 0 was to be brought in the same step, and they never came."""
+    driver = beside_a_host()
+    driver.do(act.BeginStep(), act.Lookup(0), act.Allocate(0, 1, 0, 4))
+    driver.ask(1)
+    assert driver.row(1).start == 4
+    driver.dispatch()
+    driver.execute()
+    driver.do(act.Output(0, failed=True, valid=0))
+    driver.arrive(1, failed, 12)
+    request = driver.request(1)
+    assert (request.status, request.computed, driver.tables(1)) == (Status.WAITING, 0, [[]])
 
 
 @pytest.mark.parametrize("promoted", [False, True])

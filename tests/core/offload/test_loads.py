@@ -258,6 +258,17 @@ def test_the_last_token_is_computed_again_if_everything_was_hit() -> None:
     assert driver.ask(1).hits == 8
 
 
+def test_so_it_is_behind_a_local_hit() -> None:
+    """T20.4: behind 4 local tokens of 12 there are 7 to be had, one block, although the host has both."""
+    driver = full()
+    driver.submit(1, 5)
+    driver.chunk(1, 5)
+    driver.submit(2, 12)
+    driver.do(act.BeginStep())
+    assert driver.do(act.Lookup(2)).local == 4
+    assert driver.do(act.LookupExternal(2, 4)).external == 4
+
+
 # --- failure (C-45) -----------------------------------------------------------------------------------------------
 
 
@@ -321,6 +332,21 @@ def test_a_recurrent_group_has_no_state_at_a_shorter_prefix() -> None:
     assert [set(driver.cells(block)) for block in blocks] == [{GARBAGE}, {GARBAGE}]
     driver.do(act.BeginStep())
     assert driver.do(act.Lookup(1)).local == 0
+
+
+@pytest.mark.parametrize("second", [Group(MAMBA, 4), Group(WINDOW, 4, window=5), Group(MAMBA, 2)])
+def test_nor_is_anything_else_kept_although_whole_blocks_arrived(second: Group) -> None:
+    """C-45: 8 of 12 tokens are valid, two blocks of S = 4, and still there is no state and no window to go on with at 8."""
+    driver = Loading(hosted(Group(FULL, 4), second))
+    driver.submit(0, 14)
+    driver.store(0, 4, 4, 4, 2)
+    driver.wipe()
+    driver.submit(1, 14)
+    assert driver.load(1).hits == 12
+    driver.arrive(1, failed=True, valid=8)
+    request = driver.request(1)
+    assert (request.status, request.computed, driver.tables(1)) == (Status.WAITING, 0, [[], []])
+    assert sum(driver.world.pool.ref) == 0
 
 
 @pytest.mark.parametrize("valid", [-1, 13])
