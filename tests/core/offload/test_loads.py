@@ -290,6 +290,19 @@ def test_what_is_valid_of_full_attention_stays() -> None:
     assert driver.cells(6) == [9, 10, 11, 12]
 
 
+@pytest.mark.parametrize(("valid", "kept"), [(7, 0), (8, 8), (15, 8), (16, 16)])
+def test_groups_of_several_sizes_keep_what_ends_a_block_in_all(valid: int, kept: int) -> None:
+    """C-45: with blocks of 4 and 8 a valid prefix is rounded down to S = 8."""
+    driver = Loading(hosted(Group(FULL, 4), Group(FULL, 8)))
+    driver.submit(0, 17)
+    driver.store(0, 17)
+    driver.wipe()
+    driver.submit(1, 17)
+    assert driver.load(1).hits == 16
+    driver.arrive(1, failed=True, valid=valid)
+    assert driver.request(1).computed == kept
+
+
 def test_the_local_prefix_stays_in_any_case() -> None:
     """C-45: what was hit locally is valid, whatever the worker says."""
     driver = full()
