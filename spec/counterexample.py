@@ -291,6 +291,8 @@ def _numbers(value: Any) -> Any:
 def _number(item: Any) -> Any:
     if isinstance(item, Event):
         return _set_fields(item)
+    if isinstance(item, str):
+        return item
     return _numbers(item) if isinstance(item, tuple) else int(item)
 
 

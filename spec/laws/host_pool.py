@@ -331,8 +331,8 @@ LAWS: tuple[Law, ...] = (
     Law(
         id="CP-4",
         mark="S",
-        sentence="A pinned hit is held until its request is looked up again, admitted or finished, the host is reset, or a load "
-        "that failed shows that what it pins never arrived, and released once then.",
+        sentence="A pinned hit is held until its request is looked up again, admitted or finished, the host is reset, or a "
+        "load that failed shows that what it pins never arrived, and released once then.",
         source="#54736",
         faults=("M-LEAK-2", "M-PUB-174"),
         check=_pins_end_once,

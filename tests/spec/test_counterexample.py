@@ -7,13 +7,14 @@ from attrs import evolve
 from rich.console import Console
 
 from kvproof.core import actions as act
+from kvproof.core.world import new_world
 from kvproof.spec import check
 from kvproof.spec import counterexample as examples
 from kvproof.spec.check import Job, Options
 from kvproof.spec.counterexample import CounterexampleError
-from kvproof.spec.engines import scopes
+from kvproof.spec.engines import scopes, walk
 from kvproof.spec.exits import UserError
-from kvproof.spec.judge import Violation
+from kvproof.spec.judge import Violation, attempt
 from kvproof.spec.laws.base import Evidence
 from kvproof.spec.report import lines, markdown, terminal
 
@@ -39,6 +40,28 @@ def test_the_json_form_is_exact(example):
     text = examples.dumps(example)
     assert examples.loads(text) == example
     assert examples.dumps(examples.loads(text)) == text
+
+
+@pytest.mark.parametrize("name", ["fa4-m8-n2-host-ample", "fa4-m4-n2-host-tiny", "many-n1-host"])
+def test_every_record_of_a_walk_with_a_host_tier_survives_the_json_form(name):
+    """Handoffs with their outcomes in words, notices, stores with and without what events say, counters."""
+    scope = next(scope for scope in scopes.ALL if scope.name == name)
+    config = scope.config()
+    walker = walk.Walker.of(config, scope.limits(config), "records")
+    world, actions, records = new_world(config), [], []
+    for _ in range(600):
+        moment = attempt(world, walker.propose(world))
+        walker.observe(moment)
+        world = moment.after
+        actions.append(moment.action)
+        records.append(moment.record)
+    assert any(record.outcomes for record in records if record is not None)
+    violation = Violation("CP-4", len(actions) - 1, Evidence.of("nothing"), False)
+    example = examples.build(config, actions, violation, "", legal=True, engine="walk", seed=0, scope=name)
+    text = examples.dumps(example)
+    assert examples.loads(text) == example
+    assert examples.dumps(examples.loads(text)) == text
+    assert name in markdown.render(example)
 
 
 def test_every_action_survives_the_json_form(example):
