@@ -19,7 +19,7 @@ from attrs import evolve, frozen
 from kvproof.core import actions as act
 from kvproof.core import config as configs
 from kvproof.core.actions import Action
-from kvproof.core.config import Config, Group, Profile
+from kvproof.core.config import Config, Group, Offload, Profile
 from kvproof.core.errors import ConfigError
 from kvproof.core.records import Event, Record
 from kvproof.core.world import World, new_world
@@ -67,6 +67,7 @@ class Settings:
     async_outputs: bool = False
     events: bool = False
     long_prefill: int | None = None
+    offload: Offload | None = None
 
     def config(self, profile: Profile) -> Config:
         """Resolve the configuration. Raises ConfigError."""
@@ -421,7 +422,9 @@ def _only(source: str, where: str, value: dict[str, Any], names: set[str]) -> No
 
 def _not_too_large(settings: Settings) -> None:
     """Refuse sizes that would take all memory to run; the matrix of the checks stays far below."""
-    sizes = {name: getattr(settings, name) for name in _SETTINGS if name not in ("groups", "connectors")}
+    sizes = {name: getattr(settings, name) for name in _SETTINGS if name not in ("groups", "connectors", "offload")}
+    if settings.offload is not None:
+        sizes["offload.num_blocks"] = settings.offload.num_blocks
     sizes["block_size"] = max((group.block_size for group in settings.groups), default=0)
     for name, size in sizes.items():
         if size is not None and size > LARGEST:

@@ -9,10 +9,10 @@ from attrs import frozen
 
 from kvproof.core import actions as act
 from kvproof.core.actions import Action
-from kvproof.core.config import SOUND, Profile
+from kvproof.core.config import SOUND, Offload, Profile
 from kvproof.spec import counterexample as examples
 from kvproof.spec import faults
-from kvproof.spec.counterexample import Counterexample, Outcome
+from kvproof.spec.counterexample import Counterexample, Outcome, Settings
 from kvproof.spec.faults import Fault
 from kvproof.spec.judge import Violation
 
@@ -158,7 +158,40 @@ def sizes_text(example: Counterexample) -> str:
         parts.append(f"{settings.append_expansion} kernel blocks per block")
     if settings.connectors:
         parts.append(f"connectors that offer divergent hits: {', '.join(map(str, settings.connectors))}")
+    parts += running_text(settings)
+    if settings.offload is not None:
+        parts.append(host_text(settings.offload))
     return ", ".join(parts)
+
+
+def running_text(settings: Settings) -> list[str]:
+    """Return what else differs from the usual: drafts, checkpoints, steps in flight, events."""
+    said = (
+        (settings.use_eagle, "EAGLE"),
+        (settings.num_draft_tokens, f"up to {settings.num_draft_tokens} drafts"),
+        (settings.shared_prefix_checkpoint, "snapshots at junctions"),
+        (settings.checkpoint_alignment, f"internal checkpoints at multiples of {settings.checkpoint_alignment}"),
+        (settings.max_steps_in_flight > 1, f"{settings.max_steps_in_flight} steps in flight"),
+        (settings.defer_block_free, "deferred frees"),
+        (settings.async_outputs, "placeholders"),
+        (settings.long_prefill, f"prefill chunks of at most {settings.long_prefill} tokens"),
+        (settings.events, "events"),
+    )
+    return [text for said_so, text in said if said_so]
+
+
+def host_text(offload: Offload) -> str:
+    """Return the host tier's settings, as far as they differ from the usual."""
+    parts = [f"{offload.mode} host tier of {offload.num_blocks} blocks"]
+    if offload.workers > 1:
+        parts.append(f"{offload.workers} workers")
+    if offload.flush != "first":
+        parts.append("waits for transfers before the forward")
+    if offload.store_submission != "same_step":
+        parts.append("stores begin in the next step")
+    if offload.hold_loads:
+        parts.append("loads wait for steps in flight")
+    return " with ".join((parts[0], " and ".join(parts[1:]))) if parts[1:] else parts[0]
 
 
 def groups(example: Counterexample) -> list[tuple[str, str, str, str, str]]:

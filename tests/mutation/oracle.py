@@ -40,7 +40,14 @@ HOST_GOLDENS = (
     "test_reconciliation",
 )
 """Those of the host tier and of connectors."""
-HELPERS = {"tests.driving", "tests.in_flight", "tests.recurrent", "tests.core.offload.loading"}
+HELPERS = {
+    "tests.driving",
+    "tests.in_flight",
+    "tests.recurrent",
+    "tests.core.offload.loading",
+    "tests.hosting",
+    "tests.offloading",
+}
 FIXTURES = {"monkeypatch", "capsys", "tmp_path"}
 KEPT = {
     "kvproof.spec.exits",

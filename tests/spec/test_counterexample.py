@@ -57,6 +57,14 @@ def test_every_action_survives_the_json_form(example):
         act.Finish(1),
         act.ResetCache(),
         act.EvictBlocks((1, 2)),
+        act.LookupExternal(1, 8),
+        act.Promote(1),
+        act.RunStore(2),
+        act.RunLoad(3),
+        act.CompleteStore(2, 1),
+        act.CompleteLoad(1, True, 4),
+        act.ResetHost(),
+        act.ReadCounters(),
         act.AppendRows(0, ((1,), ())),
     )
     assert {type(action) for action in actions} == set(act.ACTIONS)
