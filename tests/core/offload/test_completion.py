@@ -45,6 +45,17 @@ def test_both_workers_at_once() -> None:
     assert driver.complete(0, acks=2).done
 
 
+def test_three_workers() -> None:
+    """Two of three reports are not all (CP-9)."""
+    driver = storing(workers=3)
+    driver.copy(0)
+    assert not driver.do(act.CompleteStore(0)).done
+    assert not driver.do(act.CompleteStore(0)).done
+    assert driver.host_keys(0) == {}
+    assert driver.do(act.CompleteStore(0)).done
+    assert driver.host_keys(0) == {4: [1]}
+
+
 def test_what_cannot_be_reported() -> None:
     """Nothing before the store is submitted, no zero workers, nothing while a plan is open; no host tier, no store."""
     driver = storing()
@@ -123,6 +134,18 @@ def test_a_finished_request_is_kept_until_its_stores_are_complete() -> None:
     driver.complete(1)
     assert driver.host.tracks == ()
     assert driver.host.queued
+
+
+def test_a_later_store_may_be_complete_first() -> None:
+    """T28: a finished request is kept for the event that is left, whichever that is."""
+    driver = storing()
+    driver.chunk(0, 4)
+    driver.do(act.Finish(0))
+    driver.copy(0, 1)
+    driver.do(act.CompleteStore(1, 1))
+    assert list(driver.host.tracks[0].events) == [0]
+    driver.do(act.CompleteStore(0, 1))
+    assert driver.host.tracks == ()
 
 
 def test_broken_contracts_are_told() -> None:

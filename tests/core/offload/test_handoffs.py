@@ -90,6 +90,21 @@ def test_handoffs_of_a_preempted_request_vanish(between: bool) -> None:
     assert driver.do(act.BuildMetadata()).outcomes == ()
 
 
+@pytest.mark.parametrize(("host_blocks", "stored"), [(20, 4), (3, 2)])
+def test_handoffs_are_consumed_request_by_request(host_blocks: int, stored: int) -> None:
+    """T23, T24: published group by group, decided request by request; where the host is full the second one loses its states."""
+    offload = Offload(num_blocks=host_blocks)
+    driver = Hosted(hosted(Group(FULL, 16), Group(MAMBA, 16), Group(MAMBA, 16, speculative_blocks=1), offload=offload))
+    driver.submit(0, 33)
+    driver.submit(1, tuple(range(100, 133)))
+    driver.do(act.BeginStep(), act.Lookup(0), act.Allocate(0, 16), act.Lookup(1), act.Allocate(1, 16))
+    published = driver.do(act.Drain()).handoffs
+    assert [(request, group) for request, group, _, _ in published] == [(0, 1), (1, 1), (0, 2), (1, 2)]
+    decided = driver.do(act.BuildMetadata()).outcomes
+    assert [(request, group) for request, group, _, _, _ in decided] == [(0, 1), (0, 2), (1, 1), (1, 2)]
+    assert [outcome for *_, outcome in decided] == ["stored"] * stored + ["dropped_cpu_full"] * (4 - stored)
+
+
 def test_handoffs_and_positional_blocks_share_an_event() -> None:
     """Handoffs first, then the scan: one event, linked to the request once (T0(6), T24)."""
     driver = Hosted(hosted(Group(FULL, 16), Group(MAMBA, 16)))
