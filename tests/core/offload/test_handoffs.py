@@ -122,6 +122,17 @@ def test_every_handoff_has_an_empty_entry() -> None:
     assert driver.do(act.BuildMetadata()).store_meta == ((),)
 
 
+def test_what_is_on_its_way_is_not_called_cached() -> None:
+    """T25: the first answer that applies, for a block of which a store runs and whose key the host has from another one."""
+    driver = Hosted(hosted(Group(FULL, 16), Group(MAMBA, 16)))
+    driver.submit(0, 33)
+    driver.chunk(0, 16)
+    driver.complete(0)
+    pools = (driver.world.pool, driver.host.pool)
+    assert admission.classify(*pools, (), 2) == "skipped_already_cached"
+    assert admission.classify(*pools, (2,), 2) == "skipped_in_flight"
+
+
 def test_answers_are_names_of_counters() -> None:
     """What T24 and T25 say is what the counters count (HO-5)."""
     answers = {name for name in admission.Admission.__args__ if name != admission.READY}  # type: ignore[attr-defined]

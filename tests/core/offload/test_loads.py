@@ -461,6 +461,22 @@ def test_a_reset_lets_the_requests_of_waiting_loads_start_again() -> None:
     assert sum(driver.world.pool.ref) == 0
 
 
+def test_an_abandoned_load_still_brings_its_bytes() -> None:
+    """T34, CN-4: reset before its step submits it, a load is submitted, copied and counted like any other."""
+    driver = full()
+    driver.submit(1, 13)
+    driver.do(act.BeginStep())
+    driver.ask(1)
+    driver.dispatch()
+    assert not driver.do(act.ResetHost()).done
+    assert driver.row(1).stage is Stage.BUILT
+    driver.execute()
+    assert driver.row(1).stage is Stage.SUBMITTED
+    driver.arrive(1)
+    assert [driver.cells(block) for block in driver.tables(1)[0]] == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]]
+    assert driver.host.load_blocks == 3
+
+
 @pytest.mark.parametrize(("profile", "admitted"), [(SOUND, True), (evolve(SOUND, loaded_keys="this_step"), False)])
 def test_a_promoted_state_can_be_adopted_in_the_same_plan(profile: Profile, admitted: bool) -> None:
     """C-59: what a promotion registers is loaded, so a second request need not wait a step; in the release it does."""

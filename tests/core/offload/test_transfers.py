@@ -23,8 +23,8 @@ def storing(**offload: object) -> Loading:
 
 
 def stages(driver: Loading) -> list[Stage]:
-    """The stages of the running stores."""
-    return [store.stage for store in driver.host.stores]
+    """The stages of the running stores, abandoned ones included."""
+    return [store.stage for store in (*driver.host.stores, *driver.host.abandoned_stores)]
 
 
 def test_stores_begin_behind_the_forward_of_their_step() -> None:
@@ -55,9 +55,10 @@ def test_stores_may_begin_with_the_next_step() -> None:
     assert stages(driver) == [Stage.SUBMITTED]
 
 
+@pytest.mark.parametrize("abandoned", [False, True])
 @pytest.mark.parametrize("flush", ["first", "before_forward"])
-def test_a_step_that_preempted_somebody_waits_for_all_transfers(flush: str) -> None:
-    """M-RACE-1: in its flush part everything that was handed over is copied, stores and loads."""
+def test_a_step_that_preempted_somebody_waits_for_all_transfers(flush: str, abandoned: bool) -> None:
+    """M-RACE-1: in its flush part everything that was handed over is copied, stores and loads, from before a reset, too."""
     driver = storing(flush=flush)
     driver.do(act.Finish(0))
     driver.empty_step()
@@ -73,6 +74,9 @@ def test_a_step_that_preempted_somebody_waits_for_all_transfers(flush: str) -> N
     driver.do(act.BeginStep(), act.Preempt(2))
     driver.dispatch()
     assert driver.world.steps[0].flush
+    if abandoned:
+        driver.do(act.ResetHost())
+        assert not driver.host.stores + driver.host.loads
     order = driver.world.config.parts
     for part in order[: order.index("flush") + 1]:
         assert (stages(driver), driver.row(1).stage) == ([Stage.SUBMITTED], Stage.SUBMITTED)
