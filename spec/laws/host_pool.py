@@ -8,6 +8,7 @@ from kvproof.core.actions import (
     CompleteStore,
     Finish,
     LookupExternal,
+    Output,
     ResetHost,
 )
 from kvproof.core.errors import ContractBroken, PoolExhausted
@@ -103,7 +104,9 @@ def _destinations_wait(moment: Moment) -> Findings:
 
 
 def _pins_end_once(moment: Moment) -> Findings:
-    """CP-4: a pinned hit ends with the next lookup, the allocation or the end of its request, or a reset, and is released."""
+    """CP-4: a pinned hit ends with the next lookup, the allocation or the end of its request, a reset, or the report that its
+    tokens did not arrive for another request, and is released.
+    """
     hosts = _hosts(moment)
     if hosts is None or not (hosts[0].pending or hosts[1].pending):
         return None
@@ -114,6 +117,8 @@ def _pins_end_once(moment: Moment) -> Findings:
         ended = {action.request}
     elif isinstance(action, ResetHost):
         ended = {hit.request for hit in before.pending}
+    elif isinstance(action, Output):
+        ended = ground.doubting(moment.before, action)
     found = []
     kept = [hit for hit in before.pending if hit.request not in ended]
     new = [hit for hit in host.pending if hit not in kept]
@@ -315,8 +320,8 @@ LAWS: tuple[Law, ...] = (
     Law(
         id="CP-4",
         mark="S",
-        sentence="A pinned hit is held until its request is looked up again, admitted or finished or the host is reset, and "
-        "released once then.",
+        sentence="A pinned hit is held until its request is looked up again, admitted or finished, the host is reset, or a "
+        "failed load of another request casts doubt on it, and released once then.",
         source="#54736",
         faults=("M-LEAK-2", "M-PUB-174"),
         check=_pins_end_once,
