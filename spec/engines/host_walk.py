@@ -113,7 +113,7 @@ class HostWalker:
         """Tell whether something of this probability happens now."""
         return self.random.random() < probability
 
-    def one_of(self, actions: list[Action]) -> Action:
+    def one_of(self, actions: Sequence[Action]) -> Action:
         """Return one of some actions."""
         return actions[self.random.randrange(len(actions))]
 
