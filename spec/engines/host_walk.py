@@ -267,7 +267,7 @@ class HostWalker:
         if self.asked == hit.request or not self.chance(self.habits.look):
             return None
         start = host.aligned(self.config, hit)
-        if start != hit.local and self.chance(3 * self.habits.stray):
+        if start != hit.local and self.chance(0.3):
             start = hit.local  # nothing may be offered there (CP-6); the walker asks again behind whole blocks
         return act.LookupExternal(hit.request, start)
 

@@ -265,7 +265,7 @@ FAULTS: tuple[Fault, ...] = (
             (loads, "check", _continued_anywhere),
             (step, "check_external", _loaded_anywhere),
         ),
-        scopes=("fa4-m4-w4-n2-host", "fa4-host-both"),
+        scopes=("fa4-x4-m4-n2-host", "fa4-m4-n2-host", "fa4-host-both"),
     ),
     Fault(
         "M-LAZY-1",
