@@ -57,9 +57,7 @@ def recover(world: World, entry: Scheduled, valid: int) -> tuple[World, tuple[in
         )
         world = evolve(world, host=host)
     preempted = []
-    for request in world.requests:
-        if not goes_on(world.prefixes, request.tip, missing):
-            continue
+    for request in concerned(world, entry, missing):
         if world.host is not None:
             world = evolve(world, host=external.unpin(world.host, request.request))
         if holds(request, valid):
@@ -69,6 +67,12 @@ def recover(world: World, entry: Scheduled, valid: int) -> tuple[World, tuple[in
         elif request.stale:
             world = allocation.with_request(world, evolve(request, drop_stale=True), world.pool, world.plan)
     return world, tuple(preempted)
+
+
+def concerned(world: World, entry: Scheduled, missing: int) -> tuple[Request, ...]:
+    """Return the requests that go on behind the valid tokens, whoever's chunk it was that the load failed for (M-PUB-134)."""
+    del entry
+    return tuple(request for request in world.requests if goes_on(world.prefixes, request.tip, missing))
 
 
 def goes_on(table: Prefixes, node: int, missing: int) -> bool:
