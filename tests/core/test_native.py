@@ -77,6 +77,17 @@ def test_the_mask_keeps_what_an_aligned_resume_reads_and_the_end() -> None:
     assert [index for index, stored in enumerate(reach) if stored] == [7]
 
 
+@pytest.mark.parametrize(
+    ("retention", "reach", "kept"), [(None, (), range(8)), (64, (), (3, 7)), (0, (), ()), (0, (100,), (5,))]
+)
+def test_the_mask_of_states_follows_the_retention(retention: int | None, reach: tuple[int, ...], kept: tuple[int, ...]) -> None:
+    """2.9: states at multiples of 16, aligned to attention's 32: every one, every fourth, none, and the one before 100."""
+    config = configure((Group(FA, 16), Group(MAMBA, 16)), dcp_size=2, num_blocks=8, retention=retention)
+    connector = native.resolve(config)
+    mask = native.block_mask(config, connector, connector.groups[1], 8, reach)
+    assert [index for index, stored in enumerate(mask) if stored] == list(kept)
+
+
 def test_a_chunk_is_stored_if_the_mask_keeps_a_block_and_none_of_those_is_null() -> None:
     """2.7: the scan over a table with nulled blocks; states of Mamba align are not scanned."""
     config = window_of_17(None)
