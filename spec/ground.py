@@ -248,14 +248,6 @@ def doubted(world: World, action: object) -> set[int]:
     return {block for node, _, _, block in world.pool.entries if missing in lineage(world.prefixes, node)}
 
 
-def doubting(world: World, action: object) -> set[int]:
-    """Return the requests that go on behind the valid tokens of a load reported as failed (T36.2), none otherwise."""
-    missing = missing_node(world, action)
-    if missing is None:
-        return set()
-    return {request.request for request in world.requests if missing in lineage(world.prefixes, request.tip)}
-
-
 def missing_node(world: World, action: object) -> int | None:
     """Return the prefix node of the first token that did not arrive, None if the action is no report of a failed load.
 

@@ -155,3 +155,12 @@ def test_a_kind_that_forgets_a_capability_fails() -> None:
             may_be_sharded=True,
             sharded_by_default=True,
         )
+
+
+def test_a_misspelled_setting_is_named_with_the_nearest_one():
+    wrong: Any = {"dcp_sise": 2}
+    with pytest.raises(ConfigError, match="dcp_sise is no setting of a configuration: did you mean dcp_size"):
+        configure((Group("full_attention", 4),), **wrong)
+    absurd: Any = {"zzz": 2}
+    with pytest.raises(ConfigError, match="zzz is no setting of a configuration: settings are dcp_size"):
+        configure((Group("full_attention", 4),), **absurd)
