@@ -71,7 +71,7 @@ def hand_over_loads(host: Host, event: int) -> Host:
     """Submit the built loads of an event."""
 
     def submitted(load: Load) -> Load:
-        due = event != NONE and load.event == event and load.stage is Stage.BUILT
+        due = load.event == event and load.stage is Stage.BUILT
         return evolve(load, stage=Stage.SUBMITTED) if due else load
 
     return evolve(

@@ -151,3 +151,12 @@ def test_a_load_fills_what_is_read_afterwards() -> None:
     assert (at_an_edge.first, at_an_edge.blocks, at_an_edge.chunk == at_an_edge.end) == (4, 0, True)
     with pytest.raises(GeometryError, match="8 local tokens end inside a block of 16"):
         native.loading(config, connector, connector.groups[0], 8, 16)
+
+
+def test_the_mask_of_an_attention_group_keeps_everything_whatever_the_retention() -> None:
+    """2.9: retention is about windows and states; an attention block is always kept."""
+    config = pair(retention=0)
+    connector = native.resolve(config)
+    assert connector.alignment == 32
+    assert native.block_mask(config, connector, connector.groups[0], 4) == (True,) * 4
+    assert native.block_mask(config, connector, connector.groups[1], 4) == (False,) * 4
