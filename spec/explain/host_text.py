@@ -40,7 +40,7 @@ def host(console: Console, answer: Answer, found: HostAnswer) -> None:
 def _stored(console: Console, answer: Answer, found: HostAnswer) -> None:
     lines = host_words.stored_lines(answer, found)
     if not lines:
-        text.line(console, "  nothing was stored")
+        text.line(console, f"  {host_words.nothing_stored(answer, found)}.")
         return
     table = text.table(
         ("stored with", "left"),

@@ -49,6 +49,26 @@ def stored_lines(answer: Answer, host: HostAnswer) -> tuple[StoredLine, ...]:
     )
 
 
+def nothing_stored(answer: Answer, host: HostAnswer) -> str:
+    """Return why nothing was stored and, in lazy mode, which options change it."""
+    run, question = answer.run, answer.question
+    if run is None or run.host is None or host.mode != "lazy":
+        return "nothing was stored"
+    if not run.host.known:
+        return "nothing was stored: no block of the device has a key"
+    walk = f"lazy mode copies a block when a step finds it among the next {host.target:,} blocks to be reused (T33)"
+    if not question.between:
+        return (
+            f"nothing was stored: {walk}. No step found one with a key while the first prompt ran, and none ran after it: "
+            "--between N lets another prompt run, --blocks B makes the pool smaller, so that it "
+            "comes near to the first one's blocks"
+        )
+    return (
+        f"nothing was stored: {walk}. The pool of {answer.config.num_blocks:,} blocks is so large that no block with a key "
+        f"came that near: --blocks B makes it smaller, --between N (now {question.between:,}) lets a longer prompt run"
+    )
+
+
 def when(stored: Stored) -> str:
     """Return when a block was chosen."""
     who = "first prompt" if stored.request == 0 else "prompt in between"

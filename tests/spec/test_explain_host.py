@@ -190,6 +190,31 @@ def test_lazy_mode_has_not_copied_what_is_far_from_reuse() -> None:
     assert host.target == lazy.target(found.config) == 6
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--prompt", "20000"], "and none ran after it: --between N lets another prompt run"),
+        (
+            ["--prompt", "20000", "--between", "9000"],
+            "The pool of 93 blocks is so large that no block with a key came that near:",
+        ),
+        (["--prompt", "20"], "no block of the device has a key"),
+        (["--prompt", "20000", "--between", "9000", "--blocks", "24"], None),
+    ],
+)
+def test_lazy_mode_says_why_it_stored_nothing(more: list[str], said: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["explain", "--deployment", "kimi-k3-tp8-dcp8", "--host", "lazy", *more]
+    assert main(asked) == ExitCode.HOLDS
+    out = capsys.readouterr().out
+    assert ("nothing was stored" in out) == (said is not None)
+    assert main([*asked, "--json"]) == ExitCode.HOLDS
+    why = json.loads(capsys.readouterr().out)["host"]["why_nothing_stored"]
+    assert (why is None) == (said is None)
+    if said is not None:
+        assert said in why
+        assert why in out
+
+
 # --- not stored -----------------------------------------------------------------------------------------------------
 
 
