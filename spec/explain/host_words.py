@@ -95,7 +95,7 @@ def ranges(numbers: tuple[int, ...]) -> str:
 def holdings(host: HostAnswer) -> str:
     """Return what the host has of the second prompt's tokens, class by class."""
     held = "; ".join(f"{name}: {ranges(boundaries)}" for name, boundaries in host.holds)
-    others = f"; and {host.others:,} keys of other tokens" if host.others else ""
+    others = f"; and {words.count(host.others, 'key')} of other tokens" if host.others else ""
     return f"{held}{others}"
 
 
@@ -143,7 +143,7 @@ def divergence(found: Divergence) -> str:
     if found.capable:
         return (
             f"{reach} Every connector serves divergent hits (T13): it is asked behind {found.behind_deep:,} instead of "
-            f"{found.behind_common:,}, {found.tokens:,} tokens less to bring."
+            f"{found.behind_common:,}, {words.count(found.tokens, 'token')} less to bring."
         )
     return (
         f"{reach} A connector that serves divergent hits (T13) would be asked behind {found.behind_deep:,}; here it is asked "

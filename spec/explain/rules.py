@@ -92,7 +92,7 @@ def beyond(view: View, boundary: int) -> Reason | None:
         return Reason(CAP, f"above n-1 = {view.limit:,}: the last token is recomputed")
     if boundary > view.shared:
         if view.shared < min(view.prompt, view.total):
-            return Reason(NOT_SHARED, f"the prompts differ behind {view.shared:,} tokens")
+            return Reason(NOT_SHARED, f"the prompts differ behind {view.shared:,} token{'' if view.shared == 1 else 's'}")
         return Reason(NOT_SHARED, f"the first prompt ended at {view.prompt:,}")
     return None
 

@@ -69,6 +69,16 @@ SIGN_WORDS: dict[str, str] = {
 }
 
 
+def count(number: int, what: str) -> str:
+    """Return a number of things in words; ``what`` is one of them."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def cut(number: int, most: int) -> int:
+    """Return how many of ``number`` lines are shown where ``most`` are wanted: a single one is never left out."""
+    return number if number <= most + 1 else most
+
+
 @frozen(slots=True)
 class Size:
     """A size of a configuration: its symbol in docs/semantics.md, the engine's name, the value in words, what it is."""
@@ -264,14 +274,18 @@ def stretches(found: ClassAnswer) -> tuple[Stretch, ...]:
 
 
 def interesting(found: ClassAnswer, most: int) -> tuple[Stretch | int, ...]:
-    """Return at most ``most`` stretches: the first, those around the hit, and the last; a number says how many are left out."""
+    """Return about ``most`` stretches: the first, those around the hit, and the last; a number says how many are left out.
+
+    A single one is not left out: the line that says so would take its place.
+    """
     every = stretches(found)
     centre = max((index for index, stretch in enumerate(every) if SIGNS[stretch.rule] in "H+"), default=len(every) - 1)
     nearest_first = sorted(range(1, len(every)), key=lambda index: (abs(index - centre) > 2, -index))
     kept = {0, *nearest_first[: most - 1]}
     shown: list[Stretch | int] = []
     for index, stretch in enumerate(every):
-        if index in kept:
+        alone = index not in kept and index - 1 in kept and (index + 1 in kept or index + 1 == len(every))
+        if index in kept or alone:
             shown.append(stretch)
         elif isinstance(shown[-1], int):
             shown[-1] += 1
