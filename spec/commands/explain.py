@@ -192,11 +192,13 @@ def _list(as_json: bool, write: Path | None) -> None:
     if write is not None:
         output.write_atomically(write, page.as_markdown(deployments))
     if as_json:
-        rows = [document.of_deployment(item) | {"lacks": model.lacks(item)} for item in deployments]
+        rows = [
+            document.of_deployment(item) | {"lacks": model.lacks(item), "host": page.host(item) or None} for item in deployments
+        ]
         click.echo(json.dumps(rows, indent=1))
     elif write is None:
         table = Table(title=f"{len(deployments)} deployments", title_justify="left")
-        for head in ("name", "what", "groups", "E", "S", "hits end at", "numbers", "covered"):
+        for head in ("name", "what", "groups", "E", "S", "hits end at", "host tier", "numbers", "covered"):
             table.add_column(head, no_wrap=head == "name", justify="right" if head in ("S", "hits end at") else "left")
         for item in deployments:
             table.add_row(*page.cells(item))

@@ -8,6 +8,7 @@ from kvproof.core import config as configs
 from kvproof.core import kinds
 from kvproof.core.config import Config, Group, Offload
 from kvproof.core.errors import ConfigError
+from kvproof.spec.deployments import mistakes
 from kvproof.spec.deployments.read import DeploymentError
 from kvproof.spec.deployments.schema import Deployment
 
@@ -63,7 +64,7 @@ def lacks(deployment: Deployment) -> str | None:
     """Return what this version of the model does not have for a deployment, in words; None if it has everything."""
     for group in deployment.groups:
         if group.kind not in kinds.NAMES:
-            return f"no {group.kind} groups, only {', '.join(kinds.NAMES)}"
+            return f"no {group.kind} groups{mistakes.nearest(group.kind, kinds.NAMES)}, only {', '.join(kinds.NAMES)}"
     return None
 
 
@@ -98,7 +99,24 @@ def configure(deployment: Deployment, num_blocks: int, step_tokens: int) -> Conf
             **given,  # type: ignore[arg-type]
         )
     except ConfigError as error:
-        raise DeploymentError(deployment.name, str(error)) from error
+        raise DeploymentError(deployment.name, _as_the_file_names_it(str(error))) from error
+
+
+NAMES_IN_FILES = {
+    "offload.num_blocks": "settings.host.blocks",
+    "max_chunk": "settings.step_tokens",
+    "dcp_size": "settings.dcp_size",
+    "max_model_len": "settings.max_model_len",
+    "interleave": "settings.interleave",
+    "hash_block_size": "settings.hash_block_size",
+    "num_draft_tokens": "settings.num_draft_tokens",
+}
+"""The name of a setting at the begin of a refusal of ``configure`` -> where a deployment file has it."""
+
+
+def _as_the_file_names_it(refusal: str) -> str:
+    name, blank, rest = refusal.partition(" must ")
+    return f"{NAMES_IN_FILES.get(name, name)}{blank}{rest}"
 
 
 def with_closed_gate(config: Config) -> Config:

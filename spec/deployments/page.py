@@ -31,17 +31,35 @@ def groups(deployment: Deployment) -> str:
     return ", ".join(parts)
 
 
+def host(deployment: Deployment) -> str:
+    """Return the host tier in words, nothing without one."""
+    tier = deployment.settings.host
+    if tier is None:
+        return ""
+    return tier.mode.value + (f", {tier.blocks.value:,} blocks" if tier.blocks is not None else "")
+
+
 def spans(config: Config) -> str:
     """Return E of the groups, each value once, in their order."""
     return " / ".join(f"{size:,}" for size in dict.fromkeys(config.sizes))
 
 
 def cells(deployment: Deployment) -> tuple[str, ...]:
-    """Return name, title, groups, E, S, hit alignment, basis of the numbers, and whether the model covers it."""
+    """Return name, title, groups, E, S, hit alignment, host tier, basis of the numbers, and whether the model covers it."""
     config = sizes(deployment)
     lacking = model.lacks(deployment)
     if config is None:
-        return (deployment.name, deployment.title, groups(deployment), "", "", "", basis(deployment), f"no: {lacking}")
+        return (
+            deployment.name,
+            deployment.title,
+            groups(deployment),
+            "",
+            "",
+            "",
+            host(deployment),
+            basis(deployment),
+            f"no: {lacking}",
+        )
     reach = f"A = {config.alignment:,}" + (" (gate open)" if config.fine_grained else "")
     return (
         deployment.name,
@@ -50,6 +68,7 @@ def cells(deployment: Deployment) -> tuple[str, ...]:
         spans(config),
         f"{config.scheduler_block_size:,}",
         reach,
+        host(deployment),
         basis(deployment),
         "yes",
     )

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import msgspec
 from msgspec import Struct
 
-from kvproof.spec.deployments import arithmetic, schema
+from kvproof.spec.deployments import arithmetic, mistakes, schema
 from kvproof.spec.deployments.schema import Deployment, Sourced
 from kvproof.spec.exits import UserError
 
@@ -46,12 +46,12 @@ def read_bytes(data: bytes, name: str) -> Deployment:
     """Return the deployment in the bytes of a file called ``name``; JSON if the name ends so. Raises DeploymentError."""
     if len(data) > MAX_BYTES:
         raise DeploymentError(name, f"is longer than {MAX_BYTES:,} bytes: that is no deployment file")
-    raw = _parse(data, name)
+    wrapped = _wrapped(_parse(data, name), Deployment)
     try:
-        deployment = msgspec.convert(_wrapped(raw, Deployment), Deployment)
+        deployment = msgspec.convert(wrapped, Deployment)
     except msgspec.ValidationError as error:
         raise DeploymentError(
-            name, f"{error}; the format is in docs/deployments.md, `kvproof explain --list` names files to copy from"
+            name, f"{mistakes.in_words(error, wrapped)}; docs/deployments.md has the format and an example to copy"
         ) from error
     for problem in problems(deployment):
         raise DeploymentError(name, problem)
@@ -77,7 +77,7 @@ def _wrapped(raw: Any, kind: Any) -> Any:
     if isinstance(raw, list):
         return [_wrapped(item, kind) for item in raw]
     if not isinstance(raw, dict):
-        bare = isinstance(raw, int | str) and any(known in get_args(Sourced) for known in structs)
+        bare = isinstance(raw, int | float | str) and any(known in get_args(Sourced) for known in structs)
         return {"value": raw, "assumed": schema.WITHOUT_SOURCE} if bare else raw
     tagged = [known for known in structs if known.__struct_config__.tag in (None, raw.get("kind"))]
     fields = {item.encode_name: item.type for known in tagged for item in msgspec.structs.fields(known)}

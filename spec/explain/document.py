@@ -90,6 +90,7 @@ def of_host(answer: Answer, host: HostAnswer) -> dict[str, Any]:
             }
             for stored in host.stored
         ],
+        "why_nothing_stored": None if host.stored else host_words.nothing_stored(answer, host),
         "holds": [{"name": name, "boundaries": list(boundaries)} for name, boundaries in host.holds],
         "keys_of_other_tokens": host.others,
         "lookups": [_lookup(answer, lookup) for lookup in host.lookups],

@@ -10,6 +10,9 @@ from typing import Literal
 
 from attrs import frozen
 
+from kvproof.core.config import Config
+from kvproof.spec import ground
+
 Key = tuple[int, int]
 """(prefix node, group)."""
 
@@ -39,8 +42,9 @@ class HostFacts:
 
     ``keyed`` are its keys, ``known`` those that the device ever had. ``lost`` says when a key went out of the host's map, in
     words. ``dropped`` are handed over states that were not stored, with the outcome; ``full`` whether no host block was free
-    when the first prompt finished. ``inside`` tells whether what lies inside a block is stored (T27), ``snapshots`` are the
-    groups whose states come by handoffs, ``spans`` is E per group, ``target`` the blocks that the lazy walk looks at.
+    when the first prompt finished, ``starved`` what a lazy walk had no free host block for. ``inside`` tells whether what
+    lies inside a block is stored (T27), ``snapshots`` are the groups whose states come by handoffs, ``spans`` is E per group,
+    ``target`` the blocks that the lazy walk looks at.
     """
 
     mode: Literal["eager", "lazy"]
@@ -49,6 +53,7 @@ class HostFacts:
     lost: dict[Key, str]
     dropped: dict[Key, str]
     full: bool
+    starved: frozenset[Key]
     inside: bool
     snapshots: tuple[int, ...]
     spans: tuple[int, ...]
@@ -61,7 +66,9 @@ class HostFacts:
         if key not in self.known:
             return None
         if self.mode == "lazy":
-            return "lazy", f"{boundary:,} was never among the next {self.target:,} blocks to be reused"
+            if key in self.starved:
+                return "host full", f"no host block was free any more when the walk of a step could have copied {boundary:,}"
+            return "lazy", f"no step came to {boundary:,} on its walk over the next {self.target:,} blocks to be reused"
         if self.dropped.get(key) == "dropped_cpu_full":
             return "host full", f"no host block was free when the state of {boundary:,} was handed over"
         if key in self.dropped:
@@ -79,3 +86,18 @@ def boundaries(keys: Iterable[Key], group: int, nodes: list[int]) -> tuple[int, 
     """Return the boundaries of a prompt that have a key of a group; ``nodes[n]`` is its prefix of n tokens."""
     held = {node for node, owner in keys if owner == group}
     return tuple(boundary for boundary, node in enumerate(nodes) if boundary and node in held)
+
+
+def lazy_target(config: Config, spans: tuple[int, ...]) -> int:
+    """Return how many blocks of the free queue the lazy walk looks at: twice what a largest step may need (2.8)."""
+    most = 0
+    for group, (spec, span) in enumerate(zip(config.groups, spans, strict=True)):
+        if not spec.prefix_cacheable:
+            continue
+        if group in ground.recurrent_groups(config):
+            most += 2
+        elif spec.kind == ground.SLIDING:
+            most += len(range(0, spec.window or 0, span)) + 1
+        else:
+            most += len(range(0, config.max_chunk, span))
+    return 2 * most

@@ -17,7 +17,8 @@ from kvproof.core.pool import Pool
 from kvproof.core.reconciliation import Accepted
 from kvproof.core.records import Record
 from kvproof.core.world import World
-from kvproof.spec import macros
+from kvproof.spec import ground, macros
+from kvproof.spec.explain import host_facts
 from kvproof.spec.explain.host_facts import How, Key, Stored
 
 Device = Literal["kept", "gone"]
@@ -48,6 +49,7 @@ class HostRun:
     dropped: dict[Key, str]
     known: frozenset[Key]
     full: bool
+    starved: frozenset[Key]
     pool: Pool
     asked: tuple[Asked, ...]
 
@@ -61,6 +63,7 @@ class HostLog:
     dropped: dict[Key, str] = Factory(dict)
     known: set[Key] = Factory(set)
     full: bool = False
+    starved: set[Key] = Factory(set)
 
     def see(self, before: World, after: World, record: Record, chunk: tuple[int, ...]) -> None:
         """Take in one action and its record; ``chunk`` is (request, start, end) of the chunk it belongs to, if any."""
@@ -88,6 +91,8 @@ class HostLog:
             boundary = after.prefixes.depth[key[0]]
             how = self.how(after, key, boundary, index < handed)
             self.stored.append(Stored(*chunk, how, key, boundary, device, host))
+        if record.action == "BuildMetadata":
+            self.starved |= starved(before, after)
         for _, _, block, _, outcome in record.outcomes:
             key = (before.pool.key_node[block], before.pool.key_group[block])
             if outcome != "stored":
@@ -103,6 +108,21 @@ class HostLog:
         return "tail" if boundary % world.config.sizes[key[1]] else "scan"
 
 
+def starved(before: World, after: World) -> set[Key]:
+    """Return the keys on the way of a lazy walk that it did not copy because it took the last free host block (T33)."""
+    assert before.host is not None, "the caller asks"
+    assert after.host is not None, "a host tier stays"
+    config = after.config
+    if config.offload is None or config.offload.mode != "lazy" or after.host.pool.free:
+        return set()
+    pool, cursor = before.pool, before.host.cursor
+    behind = pool.free[pool.free.index(cursor) + 1 :] if cursor in pool.free else pool.free
+    spans = tuple(ground.span(config, group) for group in range(len(config.groups)))
+    way = set(behind[: host_facts.lazy_target(config, spans)])
+    held = {entry[:2] for entry in after.host.pool.entries}
+    return {entry[:2] for entry in pool.entries if entry[3] in way and entry[:2] not in held}
+
+
 def finish(log: HostLog, base: World, request: int) -> HostRun:
     """Ask the host for a waiting request with the device's cache as it is, and without it; ``base`` has no plan open."""
     assert base.host is not None, "the caller asks"
@@ -110,7 +130,16 @@ def finish(log: HostLog, base: World, request: int) -> HostRun:
     asked = [_ask(base, request, "kept")]
     if record.done:
         asked.append(_ask(empty, request, "gone"))
-    return HostRun(tuple(log.stored), log.lost, log.dropped, frozenset(log.known), log.full, base.host.pool, tuple(asked))
+    return HostRun(
+        tuple(log.stored),
+        log.lost,
+        log.dropped,
+        frozenset(log.known),
+        log.full,
+        frozenset(log.starved),
+        base.host.pool,
+        tuple(asked),
+    )
 
 
 def _ask(world: World, request: int, device: Device) -> Asked:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from kvproof.spec.explain import host_words, text
+from kvproof.spec.explain import host_words, text, words
 from kvproof.spec.explain.answer import Answer
 from kvproof.spec.explain.divergence import Divergence
 from kvproof.spec.explain.hosts import HostAnswer, HostLookup
@@ -40,7 +40,7 @@ def host(console: Console, answer: Answer, found: HostAnswer) -> None:
 def _stored(console: Console, answer: Answer, found: HostAnswer) -> None:
     lines = host_words.stored_lines(answer, found)
     if not lines:
-        text.line(console, "  nothing was stored")
+        text.line(console, f"  {host_words.nothing_stored(answer, found)}.")
         return
     table = text.table(
         ("stored with", "left"),
@@ -50,10 +50,11 @@ def _stored(console: Console, answer: Answer, found: HostAnswer) -> None:
         ("device blocks", "left"),
         ("host blocks", "left"),
     )
-    for line in lines[:MOST_STORED]:
+    shown = words.cut(len(lines), MOST_STORED)
+    for line in lines[:shown]:
         table.add_row(line.when, line.group, line.boundaries, line.how, line.device, line.host)
-    if len(lines) > MOST_STORED:
-        table.add_row("...", "", f"{len(lines) - MOST_STORED:,} more lines; --json has every block", "", "", "")
+    if len(lines) > shown:
+        table.add_row("...", "", f"{words.count(len(lines) - shown, 'more line')}; --json has every block", "", "", "")
     console.print(table)
 
 
@@ -101,7 +102,7 @@ def _landings(console: Console, answer: Answer, lookup: HostLookup) -> None:
         ("host block", "right"),
         ("device block", "right"),
     )
-    shown = lookup.landings[:MOST_STORED]
+    shown = lookup.landings[: words.cut(len(lookup.landings), MOST_STORED)]
     for copy in shown:
         state = copy.start == copy.end
         what = f"the state at {copy.end:,}" if state else f"tokens {copy.start:,} to {copy.end:,}"

@@ -49,6 +49,26 @@ def stored_lines(answer: Answer, host: HostAnswer) -> tuple[StoredLine, ...]:
     )
 
 
+def nothing_stored(answer: Answer, host: HostAnswer) -> str:
+    """Return why nothing was stored and, in lazy mode, which options change it."""
+    run, question = answer.run, answer.question
+    if run is None or run.host is None or host.mode != "lazy":
+        return "nothing was stored"
+    if not run.host.known:
+        return "nothing was stored: no block of the device has a key"
+    walk = f"lazy mode copies a block when a step finds it among the next {host.target:,} blocks to be reused (T33)"
+    if not question.between:
+        return (
+            f"nothing was stored: {walk}. No step found one with a key while the first prompt ran, and none ran after it: "
+            "--between N lets another prompt run, --blocks B makes the pool smaller, so that it "
+            "comes near to the first one's blocks"
+        )
+    return (
+        f"nothing was stored: {walk}. The pool of {answer.config.num_blocks:,} blocks is so large that no block with a key "
+        f"came that near: --blocks B makes it smaller, --between N (now {question.between:,}) lets a longer prompt run"
+    )
+
+
 def when(stored: Stored) -> str:
     """Return when a block was chosen."""
     who = "first prompt" if stored.request == 0 else "prompt in between"
@@ -75,7 +95,7 @@ def ranges(numbers: tuple[int, ...]) -> str:
 def holdings(host: HostAnswer) -> str:
     """Return what the host has of the second prompt's tokens, class by class."""
     held = "; ".join(f"{name}: {ranges(boundaries)}" for name, boundaries in host.holds)
-    others = f"; and {host.others:,} keys of other tokens" if host.others else ""
+    others = f"; and {words.count(host.others, 'key')} of other tokens" if host.others else ""
     return f"{held}{others}"
 
 
@@ -123,7 +143,7 @@ def divergence(found: Divergence) -> str:
     if found.capable:
         return (
             f"{reach} Every connector serves divergent hits (T13): it is asked behind {found.behind_deep:,} instead of "
-            f"{found.behind_common:,}, {found.tokens:,} tokens less to bring."
+            f"{found.behind_common:,}, {words.count(found.tokens, 'token')} less to bring."
         )
     return (
         f"{reach} A connector that serves divergent hits (T13) would be asked behind {found.behind_deep:,}; here it is asked "

@@ -101,11 +101,12 @@ def facts_of(config: Config, run: Run, host: HostRun) -> HostFacts:
         known=host.known,
         lost={key: _when(run, *chunk) for key, chunk in host.lost.items()},
         dropped=host.dropped,
+        starved=host.starved,
         full=host.full,
         inside=config.fine_grained,
         snapshots=tuple(ground.snapshot_groups(config)),
         spans=spans,
-        target=lazy_target(config, spans),
+        target=host_facts.lazy_target(config, spans),
     )
 
 
@@ -114,21 +115,6 @@ def _when(run: Run, request: int, start: int, end: int) -> str:
     del run
     who = "the first prompt" if request == 0 else "the prompt in between"
     return f"when {who} finished" if start == end else f"by {who}, tokens {start:,} to {end:,}"
-
-
-def lazy_target(config: Config, spans: tuple[int, ...]) -> int:
-    """Return how many blocks of the free queue the lazy walk looks at: twice what a largest step may need (2.8)."""
-    most = 0
-    for group, (spec, span) in enumerate(zip(config.groups, spans, strict=True)):
-        if not spec.prefix_cacheable:
-            continue
-        if group in ground.recurrent_groups(config):
-            most += 2
-        elif spec.kind == ground.SLIDING:
-            most += len(range(0, spec.window or 0, span)) + 1
-        else:
-            most += len(range(0, config.max_chunk, span))
-    return 2 * most
 
 
 # --- one lookup ---------------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ OTHER_GROUP = "other group"
 CONNECTOR = "connector"
 DIVERGENT = "divergent"
 LOCAL = "local"
+GAP = "gap"
 HOST_EVICTED = "host evicted"
 HOST_FULL = "host full"
 LAZY = "lazy"
@@ -46,8 +47,9 @@ MEANINGS: dict[str, str] = {
     NO_KEY: "it was computed and got no key: only whole blocks and one boundary inside a block do (T9, T10, 2.8)",
     EVICTED: "it had a key and lost it: its block was given to somebody else (T1, T4), or --evict took the key away",
     LOCAL: "the device has it: the host is asked behind it (T14)",
+    GAP: "the host has it, and lacks a block before it that is needed as well (T20)",
     HOST_EVICTED: "it was on the host, and its host block was given to a later store",
-    HOST_FULL: "the host had no free block when it could have been stored (T24, T27)",
+    HOST_FULL: "the host had no free block when it could have been stored (T24, T27, T33)",
     LAZY: "lazy mode copies a block only when it comes near the end of its time on the device (T33)",
     NOT_STORED: "the device had it, and nothing stored it (T24 to T27)",
     OTHER_GROUP: "this group could resume here, another one cannot (T11)",
@@ -90,7 +92,7 @@ def beyond(view: View, boundary: int) -> Reason | None:
         return Reason(CAP, f"above n-1 = {view.limit:,}: the last token is recomputed")
     if boundary > view.shared:
         if view.shared < min(view.prompt, view.total):
-            return Reason(NOT_SHARED, f"the prompts differ behind {view.shared:,} tokens")
+            return Reason(NOT_SHARED, f"the prompts differ behind {view.shared:,} token{'' if view.shared == 1 else 's'}")
         return Reason(NOT_SHARED, f"the first prompt ended at {view.prompt:,}")
     return None
 
@@ -147,6 +149,18 @@ def missing_block(view: View, members: Members, edge: int, kept: Callable[[int],
     return Reason(NO_KEY, f"the block up to {edge:,} was not registered")
 
 
+def gap(view: View, members: Members, boundary: int, edge: int, why: Reason) -> Reason:
+    """Return ``why`` the block up to ``edge`` lacks a key, as a gap if the host has the block of ``boundary`` behind it."""
+    if view.host is None or boundary <= edge:
+        return why
+    span = view.spans[members[0]]
+    whole = min(naive.floor_multiple(boundary + span - 1, span), len(view.nodes) - 1)
+    ends = range(boundary, whole + 1)
+    if not any(view.has(members, end) for end in ends):
+        return why
+    return Reason(GAP, f"it is on the host, the block up to {edge:,} before it is not: {why.rule}, {why.text}")
+
+
 def retention_text(view: View) -> str:
     """Return what the retention setting keeps, in words."""
     points = _resume_points(view.resumes, view.kept)
@@ -190,7 +204,8 @@ class FullAttention:
         if boundary < self.edge:
             lost = fate(self.view, self.members, boundary)
             return lost or Reason(NO_KEY, f"inside a block only {self.tail:,} was registered, the first prompt's last boundary")
-        return missing_block(self.view, self.members, self.edge, lambda _: True)
+        why = missing_block(self.view, self.members, self.edge, lambda _: True)
+        return gap(self.view, self.members, boundary, self.edge, why)
 
 
 class AlignedStates:
@@ -266,7 +281,9 @@ class SlidingWindow:
         for edge in self._edges(boundary):
             if edge > self.asked or not self.view.has(self.members, edge):
                 behind = edge > boundary
-                return given_up(edge) if behind else missing_block(self.view, self.members, edge, self._is_kept)
+                if behind:
+                    return given_up(edge)
+                return gap(self.view, self.members, boundary, edge, missing_block(self.view, self.members, edge, self._is_kept))
         return None
 
     def _is_kept(self, edge: int) -> bool:
@@ -297,7 +314,8 @@ class ChunkedLocal:
         """Return why the class cannot resume at a boundary, None if it can."""
         hole = self._hole(boundary - boundary % self.chunk)
         if hole <= boundary:
-            return missing_block(self.view, self.members, hole, lambda _: True)
+            why = missing_block(self.view, self.members, hole, lambda _: True)
+            return gap(self.view, self.members, boundary, hole, why)
         ahead = boundary + self.margin
         if self.margin and (ahead > self.asked or not self.view.has(self.members, ahead)):
             return given_up(ahead)

@@ -84,18 +84,18 @@ def story(console: Console, answer: Answer, closed: Answer | None) -> None:
     line(console)
     heading(
         console,
-        f"First prompt: {question.prompt:,} tokens, at most {question.step_tokens:,} a step (max_num_batched_tokens), "
-        f"pool of {answer.config.num_blocks:,} blocks",
+        f"First prompt: {words.count(question.prompt, 'token')}, at most {question.step_tokens:,} a step "
+        f"(max_num_batched_tokens), pool of {answer.config.num_blocks:,} blocks",
     )
     _chunks(console, answer)
     if question.between:
-        line(console, f"Then an unrelated prompt of {question.between:,} tokens runs and takes blocks.")
+        line(console, f"Then an unrelated prompt of {words.count(question.between, 'token')} runs and takes blocks.")
     for group, boundary in question.evicted:
         line(console, f"Then the block with the key of {boundary:,} in {answer.rows[group].name} loses its keys.")
     line(console)
     same = question.prompt == question.resend == question.shared
     second = "the same" if same else f"the first {question.shared:,} as before"
-    heading(console, f"Second prompt: {question.resend:,} tokens, {second}")
+    heading(console, f"Second prompt: {words.count(question.resend, 'token')}, {second}")
     bars(console, answer)
     for found in answer.classes:
         candidates(console, found)
@@ -119,11 +119,14 @@ def _chunks(console: Console, answer: Answer) -> None:
 def candidates(console: Console, found: ClassAnswer) -> None:
     """Print the candidates of a class, neighbours with one rule put together."""
     line(console)
-    line(console, f"{found.name} ({found.kind}): a candidate every {found.unit:,} tokens; alone it would hit {found.hit:,}")
+    line(
+        console,
+        f"{found.name} ({found.kind}): a candidate every {words.count(found.unit, 'token')}; alone it would hit {found.hit:,}",
+    )
     grid = table(("boundaries", "right"), ("of them", "right"), ("rule", "left"), ("why", "left"))
     for stretch in words.interesting(found, MOST_STRETCHES):
         if isinstance(stretch, int):
-            grid.add_row("...", "", "", f"{stretch:,} more lines; --json has every boundary")
+            grid.add_row("...", "", "", f"{words.count(stretch, 'more line')}; --json has every boundary")
             continue
         where = f"{stretch.last:,}" if stretch.count == 1 else f"{stretch.first:,} to {stretch.last:,}"
         sign = words.SIGNS[stretch.rule]
@@ -135,11 +138,13 @@ def _result(console: Console, answer: Answer, closed: Answer | None) -> None:
     question = answer.question
     line(console)
     heading(console, "The joint hit (T11)")
-    line(console, f"  at most n-1 = {question.resend - 1:,} tokens (max_cache_hit_length)")
+    line(console, f"  at most n-1 = {words.count(question.resend - 1, 'token')} (max_cache_hit_length)")
     for lowering in answer.lowerings:
         line(console, f"  {lowering.name}, asked up to {lowering.asked:,}: {lowering.hit:,}")
     hit = Text(f"joint hit {answer.joint:,}", style="bold green" if answer.joint else "bold")
-    rest = f" of {question.resend:,} tokens ({words.share(answer)}), {question.resend - answer.joint:,} are computed again"
+    again = question.resend - answer.joint
+    verb = "is" if again == 1 else "are"
+    rest = f" of {words.count(question.resend, 'token')} ({words.share(answer)}), {again:,} {verb} computed again"
     console.print(hit + Text(rest, style="none"), soft_wrap=True)
     line(console, words.cause(answer))
     if answer.diverged:
@@ -177,7 +182,7 @@ def bars(console: Console, answer: Answer) -> None:
         console.print(Text(f"  {found.name:<{width}}  |") + _coloured(cells) + Text("|"), soft_wrap=True)
     total = answer.question.resend
     ruler = f"0{total:>{words.BAR_CELLS - 1},}"
-    line(console, f"  {'':<{width}}   {ruler}  one letter: {-(-total // words.BAR_CELLS):,} tokens")
+    line(console, f"  {'':<{width}}   {ruler}  one letter: {words.count(-(-total // words.BAR_CELLS), 'token')}")
     line(console, f"  {words.signs_used(drawn)}")
 
 

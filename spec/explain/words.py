@@ -31,6 +31,7 @@ SIGNS: dict[str, str] = {
     rules.SHORTER: "o",
     rules.EAGLE: "d",
     rules.EVICTED: "x",
+    rules.GAP: "g",
     rules.HOST_EVICTED: "e",
     rules.HOST_FULL: "f",
     rules.LAZY: "z",
@@ -52,6 +53,7 @@ SIGN_WORDS: dict[str, str] = {
     "o": "could resume here, but the hit is longer",
     "d": "given up (EAGLE drop)",
     "x": "evicted",
+    "g": "on the host, a block before it is not",
     "e": "evicted from the host",
     "f": "host full",
     "z": "not copied yet (lazy)",
@@ -65,6 +67,16 @@ SIGN_WORDS: dict[str, str] = {
     "l": "on the device",
     NOTHING: "no candidate",
 }
+
+
+def count(number: int, what: str) -> str:
+    """Return a number of things in words; ``what`` is one of them."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def cut(number: int, most: int) -> int:
+    """Return how many of ``number`` lines are shown where ``most`` are wanted: a single one is never left out."""
+    return number if number <= most + 1 else most
 
 
 @frozen(slots=True)
@@ -262,14 +274,18 @@ def stretches(found: ClassAnswer) -> tuple[Stretch, ...]:
 
 
 def interesting(found: ClassAnswer, most: int) -> tuple[Stretch | int, ...]:
-    """Return at most ``most`` stretches: the first, those around the hit, and the last; a number says how many are left out."""
+    """Return about ``most`` stretches: the first, those around the hit, and the last; a number says how many are left out.
+
+    A single one is not left out: the line that says so would take its place.
+    """
     every = stretches(found)
     centre = max((index for index, stretch in enumerate(every) if SIGNS[stretch.rule] in "H+"), default=len(every) - 1)
     nearest_first = sorted(range(1, len(every)), key=lambda index: (abs(index - centre) > 2, -index))
     kept = {0, *nearest_first[: most - 1]}
     shown: list[Stretch | int] = []
     for index, stretch in enumerate(every):
-        if index in kept:
+        alone = index not in kept and index - 1 in kept and (index + 1 in kept or index + 1 == len(every))
+        if index in kept or alone:
             shown.append(stretch)
         elif isinstance(shown[-1], int):
             shown[-1] += 1

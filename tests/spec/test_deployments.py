@@ -239,11 +239,24 @@ def test_a_deployment_survives_its_own_encoding():
     ("old", "new", "message"),
     [
         ('title = "My model on four ranks"\n', "", "missing required field `title`"),
-        ('name = "attention"', 'nme = "attention"', r"unknown field `nme` - at `\$.groups\[0\]`"),
-        ("block_size = 64 ", 'block_size = "64" ', r"Expected `int`, got `str` - at `\$.groups\[0\].block_size"),
-        ("block_size = 64 ", "block_size = -1 ", r"Expected `int` >= 0 - at `\$.groups\[0\].block_size"),
+        ('name = "attention"', 'nme = "attention"', r"groups\[0\]: no field 'nme' \(did you mean name\?\); known: name, kind"),
+        ("block_size = 64 ", 'block_size = "64" ', r"groups\[0\].block_size: Expected `int`, got `str`;"),
+        ("block_size = 64 ", "block_size = -1 ", r"groups\[0\].block_size: Expected `int` >= 0;"),
+        ("block_size = 64 ", "block_size = 1.5 ", r"groups\[0\].block_size: Expected `int`, got `float`;"),
+        ("value = 4,", 'value = "4",', r"settings.dcp_size.value: Expected `int`, got `str`;"),
+        (
+            "[[groups]]",
+            'host = { mode = "lasy" }\n[[groups]]',
+            r"settings.host.mode: 'lasy' is not one of eager, lazy \(did you mean lazy\?\);",
+        ),
+        (
+            "retention = 0 ",
+            'retention = "dens" #',
+            r"settings.retention: 'dens' is not one of a number, dense \(did you mean dense\?\);",
+        ),
+        ('status = "example"', 'status = "exact"', r"status: 'exact' is not one of real, example, test"),
         ("max_model_len = 131072", "max_model_len = true", r"Expected `int`, got `bool`"),
-        ("version = 1", "version = 2", "Invalid enum value 2"),
+        ("version = 1", "version = 2", "version: 2 is not 1, which is all that is known; docs/deployments.md has the format"),
         ('name = "mine"', 'name = "My Model"', "Expected `str` matching regex"),
         ('from = ["pr"]', 'from = ["px"]', "settings.dcp_size: no source 'px' in"),
         ('from = ["pr"]', 'assumed = "x"', "sources.pr is used by no number: remove it"),
@@ -300,6 +313,26 @@ def test_what_the_model_refuses_is_a_deployment_error():
         model.configure(deployment, 2, 64)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[[groups]]", 'host = { mode = "eager", blocks = 0 }\n[[groups]]', "settings.host.blocks must be an integer in 1"),
+        ('"mamba_align"', '"mamba"', r"no mamba groups \(did you mean mamba_align or mamba_stable\?\), only full_attention,"),
+    ],
+)
+def test_what_the_model_refuses_is_named_as_in_the_file(old, new, message):
+    deployment = read.read_bytes(MINE.replace(old, new, 1).encode(), "mine.toml")
+    with pytest.raises(DeploymentError, match=message):
+        model.configure(deployment, 2, 64)
+
+
+def test_a_wrong_tag_and_a_field_of_a_union_are_named():
+    raw = catalogue.source("qwen3.5-4b").decode()
+    assert raw.count('kind = "linear"') == 1
+    with pytest.raises(DeploymentError, match=r"arithmetic.state.kind: 'linea' is not one of linear, mamba2"):
+        read.read_bytes(raw.replace('kind = "linear"', 'kind = "linea"').encode(), "x.toml")
+
+
 def test_a_kind_that_the_model_does_not_have_is_named_and_listed():
     deployment = read.read_bytes(changed('"mamba_align"', '"ring"'), "mine.toml")
     lacking = f"no ring groups, only {', '.join(kinds.NAMES)}"
@@ -318,6 +351,18 @@ def test_the_list_names_every_deployment(capsys):
     out = capsys.readouterr().out
     assert all(name in out for name in NAMES)
     assert "23 published, 1 assumed" in out
+
+
+def test_the_list_shows_who_has_a_host_tier(capsys):
+    assert main(["explain", "--list", "--json"]) == ExitCode.HOLDS
+    hosts = {row["name"]: row["host"] for row in json.loads(capsys.readouterr().out) if row["host"] is not None}
+    assert hosts == {name: page.host(catalogue.find(name)) for name in NAMES if catalogue.find(name).settings.host}
+    assert hosts["unit-simplecpu"] == "eager, 8 blocks"
+    assert hosts["kimi-k3-tp8-dcp8"] == "eager"
+    assert main(["explain", "--list"]) == ExitCode.HOLDS
+    out = capsys.readouterr().out
+    assert "host tier" in out
+    assert sum("eager" in line for line in out.splitlines()) == len(hosts)
 
 
 def test_the_list_as_json_and_as_markdown(capsys, tmp_path):

@@ -124,6 +124,27 @@ def test_a_small_host_evicts_what_it_has() -> None:
     assert host_words.cause(found, host.lookups[1]).startswith("the host has nothing to offer behind 0: 0 because at 64")
 
 
+@pytest.mark.parametrize("more", [{"between": 0}, {"mode": "lazy", "between": 100}])
+def test_what_the_host_holds_is_never_called_evicted_or_not_copied(more: dict[str, Any]) -> None:
+    """A boundary whose entry is there and whose prefix is not is a gap, which names the first missing boundary."""
+    between, mode = more["between"], more.get("mode", "eager")
+    blocks = 30 if between else None
+    of = pair(host={"mode": mode, "blocks": 5 if between else 6}, step_tokens=2048 if between else 32)
+    _, host = hosted(of, 200, 240, between=between, blocks=blocks)
+    gone = host.lookups[1].found
+    named = {
+        boundary: why
+        for boundary in host.holds[0][1]
+        if (why := reason(gone, "full_attention", boundary)).rule not in (rules.ALIGNMENT, rules.NOT_SHARED)
+    }
+    assert named
+    assert {why.rule for why in named.values()} == {rules.GAP}
+    lost = rules.HOST_FULL if between else rules.HOST_EVICTED
+    assert reason(gone, "full_attention", 32).rule == lost
+    for why in named.values():
+        assert why.text.startswith(f"it is on the host, the block up to 32 before it is not: {lost}, ")
+
+
 def test_a_full_host_is_named() -> None:
     """Three states are handed over in one step and the host has room for two."""
     of = deployment({**MAMBA, "count": 3}, host={**EAGER, "blocks": 3}, step_tokens=64)
@@ -165,8 +186,33 @@ def test_lazy_mode_has_not_copied_what_is_far_from_reuse() -> None:
     found, host = hosted(pair(host=LAZY, step_tokens=16, retention="dense"), 64)
     assert {(item.how, item.key[1]) for item in host.stored} == {("lazy", 1)}, "only states that were given up while it ran"
     block = reason(host.lookups[1].found, "full_attention", 32)
-    assert (block.rule, block.text) == (rules.LAZY, "32 was never among the next 6 blocks to be reused")
+    assert (block.rule, block.text) == (rules.LAZY, "no step came to 32 on its walk over the next 6 blocks to be reused")
     assert host.target == lazy.target(found.config) == 6
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--prompt", "20000"], "and none ran after it: --between N lets another prompt run"),
+        (
+            ["--prompt", "20000", "--between", "9000"],
+            "The pool of 93 blocks is so large that no block with a key came that near:",
+        ),
+        (["--prompt", "20"], "no block of the device has a key"),
+        (["--prompt", "20000", "--between", "9000", "--blocks", "24"], None),
+    ],
+)
+def test_lazy_mode_says_why_it_stored_nothing(more: list[str], said: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["explain", "--deployment", "kimi-k3-tp8-dcp8", "--host", "lazy", *more]
+    assert main(asked) == ExitCode.HOLDS
+    out = capsys.readouterr().out
+    assert ("nothing was stored" in out) == (said is not None)
+    assert main([*asked, "--json"]) == ExitCode.HOLDS
+    why = json.loads(capsys.readouterr().out)["host"]["why_nothing_stored"]
+    assert (why is None) == (said is None)
+    if said is not None:
+        assert said in why
+        assert why in out
 
 
 # --- not stored -----------------------------------------------------------------------------------------------------
@@ -181,6 +227,7 @@ def facts(**changes: Any) -> host_facts.HostFacts:
         "lost": {},
         "dropped": {},
         "full": False,
+        "starved": frozenset(),
         "inside": True,
         "snapshots": (1,),
         "spans": (32, 16),
@@ -200,7 +247,8 @@ def facts(**changes: Any) -> host_facts.HostFacts:
         ({"dropped": {(5, 1): "dropped_cpu_full"}}, (5, 1), rules.HOST_FULL, "no host block was free when the state of 48"),
         ({"dropped": {(5, 1): "skipped_in_flight"}}, (5, 1), rules.NOT_STORED, "the handoff of 48 was not stored (skipped_in"),
         ({"lost": {(5, 1): "by x"}}, (5, 1), rules.HOST_EVICTED, "the host block of 48 was reused by x"),
-        ({"mode": "lazy", "target": 9}, (5, 1), rules.LAZY, "48 was never among the next 9 blocks to be reused"),
+        ({"mode": "lazy", "starved": frozenset({(5, 1)})}, (5, 1), rules.HOST_FULL, "no host block was free any more"),
+        ({"mode": "lazy", "target": 9}, (5, 1), rules.LAZY, "no step came to 48 on its walk over the next 9 blocks"),
     ],
 )
 def test_what_is_not_there_has_a_reason(changes: dict[str, Any], key: tuple[int, int], rule: str | None, text: str) -> None:

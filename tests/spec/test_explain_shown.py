@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from attrs import evolve
 
 from kvproof.spec.cli import main
 from kvproof.spec.deployments import catalogue, model
@@ -147,6 +148,38 @@ def test_neighbours_with_one_rule_are_put_together_and_long_lists_are_cut():
     assert any(stretch.rule == rules.HIT for stretch in shown)
     assert shown[-1] == every[-1]
     assert words.interesting(found, 100) == every
+
+
+def test_a_single_line_is_never_left_out():
+    kinds = [rules.NO_SNAPSHOT, rules.RETENTION]
+    for length in range(1, 40):
+        found = answer.ClassAnswer(
+            (0,), "x", "mamba_align", 10, 0, tuple(Reason(kinds[index % 2], "") for index in range(length))
+        )
+        for hit in range(length):
+            with_hit = evolve(
+                found,
+                candidates=tuple(evolve(why, rule=rules.HIT) if at == hit else why for at, why in enumerate(found.candidates)),
+            )
+            every = words.stretches(with_hit)
+            cut = words.interesting(with_hit, 9)
+            assert 1 not in cut
+            assert sum(item if isinstance(item, int) else 1 for item in cut) == len(every)
+    assert [words.cut(number, 14) for number in (3, 14, 15, 16)] == [3, 14, 15, 14]
+
+
+def test_one_is_no_plural(capsys):
+    assert (words.count(1, "token"), words.count(0, "token"), words.count(1000, "token")) == (
+        "1 token",
+        "0 tokens",
+        "1,000 tokens",
+    )
+    assert main(["explain", "--deployment", "unit-offload", "--prompt", "50", "--resend", "1"]) == ExitCode.HOLDS
+    out = capsys.readouterr().out
+    assert "Second prompt: 1 token, the first 1 as before" in out
+    assert "one letter: 1 token\n" in out
+    assert "joint hit 0 of 1 token (0.0 %), 1 is computed again" in out
+    assert "1 tokens" not in out
 
 
 def test_classes_are_named_after_their_groups():
