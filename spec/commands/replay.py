@@ -83,7 +83,8 @@ def command(
     if as_json:
         click.echo(json.dumps(_as_dict(summary, verdict), indent=1, sort_keys=True))
     else:
-        _print(summary, verdict, judge, bool(traces))
+        _print(summary, verdict, judge)
+        _print_last_line(summary, traces, _options(judge, baseline, profile))
     return verdict
 
 
@@ -182,7 +183,7 @@ def _raised_as_dict(found: Raised) -> dict[str, Any]:
     }
 
 
-def _print(summary: Summary, verdict: ExitCode, judged: bool, chosen: bool) -> None:
+def _print(summary: Summary, verdict: ExitCode, judged: bool) -> None:
     console = Console(soft_wrap=True)
     for found in summary.divergences[:5]:
         print_divergence(console, found)
@@ -208,12 +209,26 @@ def _print(summary: Summary, verdict: ExitCode, judged: bool, chosen: bool) -> N
     for reason, count in sorted(summary.not_covered.items()):
         table.add_row(f"not covered: {reason}", str(count))
     console.print(table)
-    failing = [found.recording for found in summary.divergences] + [name for name, _ in summary.violations]
     console.print(f"verdict: {verdict.name.lower()}")
+
+
+def _options(judge: bool, baseline: Path | None, profile: str | None) -> list[str]:
+    """Return the options that decide what a replay finds, as they are written on a command line."""
+    words = [] if judge else ["--no-laws"]
+    if baseline is not None:
+        words += ["--baseline", str(baseline)]
+    if profile is not None:
+        words += ["--profile", profile]
+    return words
+
+
+def _print_last_line(summary: Summary, traces: tuple[str, ...], options: list[str]) -> None:
+    """Print the command that shows the first failure again, with the options of this one; or why nothing was decided."""
+    failing = [found.recording for found in summary.divergences] + [name for name, _ in summary.violations]
     if failing:
-        console.print(f"reproduce: kvproof replay {shlex.quote(failing[0])}", markup=False)
-    elif chosen and summary.not_covered:
-        console.print("some chosen recordings are not covered by the model yet")
+        click.echo(f"reproduce: kvproof replay {shlex.join([*options, failing[0]])}")
+    elif traces and summary.not_covered:
+        click.echo("some chosen recordings are not covered by the model yet")
 
 
 def print_divergence(console: Console, found: Divergence) -> None:
