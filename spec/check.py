@@ -193,11 +193,11 @@ class Result:
 
 
 def chosen_laws(options: Options) -> tuple[Law, ...]:
-    """Return the laws to judge. Raises UserError for an unknown id, listing the known ones."""
+    """Return the laws to judge. Raises UserError for an unknown id, with the nearest ones."""
     known = {law.id: law for law in all_laws.ALL}
     for name in options.laws:
         if name not in known and name not in rules.SENTENCES:
-            raise UserError(near.unknown("law", name, [*known, rules.GUARD]))
+            raise UserError(near.unknown("law", name, list(dict.fromkeys([*known, *rules.SENTENCES])), "kvproof laws"))
     if not options.laws:
         return tuple(all_laws.ALL)
     return tuple(known[name] for name in options.laws if name in known)
@@ -222,9 +222,10 @@ def one_fault(names: Sequence[str]) -> str:
 
 
 def named_laws(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the ids of laws that are named in any case, each once; an unknown name stays as it is."""
+    """Return the ids of laws that are named in any case, once each, a family as its laws; an unknown name stays as it is."""
     known = [*(law.id for law in all_laws.ALL), *rules.SENTENCES]
-    return tuple(dict.fromkeys(_as_known(name, known) for name in names))
+    ids = (own for name in names for own in [law.id for law in all_laws.family(name)] or [_as_known(name, known)])
+    return tuple(dict.fromkeys(ids))
 
 
 def _as_known(name: str, known: Sequence[str]) -> str:

@@ -21,7 +21,9 @@ SHOWN = 3
 @click.command("check", short_help="Check the laws, kill the faults, replay the recordings.")
 @click.option("--seed", default=0, show_default=True, help="The same seed gives the same result, byte by byte.")
 @click.option("--quick", is_flag=True, help="Fewer scopes and shorter searches.")
-@click.option("--law", "laws", multiple=True, metavar="ID", help="Judge only this law; may be repeated.")
+@click.option(
+    "--law", "laws", multiple=True, metavar="ID", help="Judge only this law, or all of a family (HO); may be repeated."
+)
 @click.option(
     "--fault", "planted", multiple=True, metavar="ID", help="Plant this fault and look for it: exit 2 if found, else 3."
 )
