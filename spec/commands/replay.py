@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from kvproof.core.config import PROFILES
 from kvproof.spec import laws as all_laws
 from kvproof.spec.exits import ExitCode, UserError
+from kvproof.spec.progress import Shown
 from kvproof.spec.traces import archive, project, read
 from kvproof.spec.traces import summary as summaries
 from kvproof.spec.traces.declared import DECLARED
@@ -59,18 +59,8 @@ def command(
         return _list(as_json)
     declared = summaries.read_baseline(baseline, [law.id for law in all_laws.ALL]) if baseline is not None else ()
     chosen = list(_open(traces))
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn("replay"), BarColumn(), MofNCompleteColumn(), console=console, disable=not console.is_terminal
-    ) as bar:
-        task = bar.add_task("replay", total=len(chosen))
-        summary = summaries.replay_all(
-            chosen,
-            all_laws.ALL if judge else (),
-            declared,
-            profile,
-            lambda _: bar.advance(task),
-        )
+    with Shown("replay", len(chosen), quiet=as_json) as shown:
+        summary = summaries.replay_all(_shown(chosen, shown), all_laws.ALL if judge else (), declared, profile)
     if summary.stale:
         raise UserError(
             f"{baseline}: entries that excuse nothing any more, remove them: "
@@ -86,6 +76,14 @@ def command(
         _print(summary, verdict, judge)
         _print_last_line(summary, traces, _options(judge, baseline, profile))
     return verdict
+
+
+def _shown(recordings: Sequence[Recording], shown: Shown) -> Iterator[Recording]:
+    """Hand out the recordings one after the other, and show which one is replayed now."""
+    for recording in recordings:
+        shown.doing(recording.name)
+        yield recording
+        shown.advance()
 
 
 def _open(traces: tuple[str, ...]) -> Iterator[Recording]:
