@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import Any, TypedDict, Unpack
 
 from attrs import frozen
@@ -237,6 +239,14 @@ def _check_checkpoints(groups: tuple[Group, ...], snapshots: tuple[int, ...], al
             )
 
 
+def _check_names(settings: Iterable[str]) -> None:
+    for name in settings:
+        if name not in DEFAULTS:
+            near = difflib.get_close_matches(name, DEFAULTS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"settings are {', '.join(DEFAULTS)}"
+            raise ConfigError(f"{name} is no setting of a configuration: {hint}")
+
+
 def configure(groups: tuple[Group, ...], **settings: Unpack[Settings]) -> Config:
     """Resolve a configuration (sections 2 and 3.1); what is not given has the value of ``DEFAULTS``.
 
@@ -249,6 +259,7 @@ def configure(groups: tuple[Group, ...], **settings: Unpack[Settings]) -> Config
     (T36), ``events`` records what the key maps announce (3.7), ``offload`` adds a host tier (3.5).
     Raises ConfigError for every illegal combination, with the rule it breaks.
     """
+    _check_names(settings)
     given: dict[str, Any] = {**DEFAULTS, **settings}
     dcp_size, interleave, caching = given["dcp_size"], given["interleave"], given["caching"]
     _check_counts(given)

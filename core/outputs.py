@@ -6,6 +6,7 @@ from attrs import evolve
 
 from kvproof.core import allocation, execute, freeing, prefixes, recovery, requests
 from kvproof.core.actions import Output
+from kvproof.core.config import Config
 from kvproof.core.errors import NotScheduled, OutputMismatch
 from kvproof.core.records import Record
 from kvproof.core.world import Request, Scheduled, Status, Step, World
@@ -59,11 +60,12 @@ def drop_failed(world: World, action: Output, step: Step, entry: Scheduled) -> t
         request = lower_in_flight(request, entry.amount, is_stale(request))
         world = allocation.with_request(world, request, world.pool, world.plan)
     known = 0 if request is None else request.num_tokens
-    return world, Record("Output", num_tokens=known, preempted=preempted, lost=lost_tokens(entry, action.valid))
+    return world, Record("Output", num_tokens=known, preempted=preempted, lost=lost_tokens(world.config, entry, action.valid))
 
 
-def lost_tokens(entry: Scheduled, valid: int) -> int:
-    """Return the external tokens that were counted as hits and did not arrive, once for the request (CN-3, M-PUB-137)."""
+def lost_tokens(config: Config, entry: Scheduled, valid: int) -> int:
+    """Return the external tokens that were counted as hits and did not arrive: once, however many groups (CN-3, M-PUB-137)."""
+    del config
     return entry.start - valid
 
 

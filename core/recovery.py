@@ -58,9 +58,7 @@ def recover(world: World, entry: Scheduled, valid: int) -> tuple[World, tuple[in
         )
         world = evolve(world, host=host)
     preempted = []
-    for request in world.requests:
-        if not goes_on(world.prefixes, request.tip, missing):
-            continue
+    for request in concerned(world, entry, missing):
         if world.host is not None:
             world = evolve(world, host=without_wrong_pins(world.host, request.request, valid))
         if holds(request, valid):
@@ -78,6 +76,12 @@ def without_wrong_pins(host: Host, request: int, valid: int) -> Host:
     if pending is None or pending.start + pending.length <= valid:
         return host
     return external.unpin(host, request)
+
+
+def concerned(world: World, entry: Scheduled, missing: int) -> tuple[Request, ...]:
+    """Return the requests that go on behind the valid tokens, whoever's chunk it was that the load failed for (M-PUB-134)."""
+    del entry
+    return tuple(request for request in world.requests if goes_on(world.prefixes, request.tip, missing))
 
 
 def goes_on(table: Prefixes, node: int, missing: int) -> bool:

@@ -117,7 +117,8 @@ def _allocate(world: World, action: act.Allocate) -> tuple[World, Record]:
         raise AlreadyScheduled(f"request {action.request} already has an amount in this plan")
     if request.status is Status.LOADING:
         raise LoadRunning(
-            f"request {action.request} is loading: complete its load and promote it (T30)", request=action.request
+            f"request {action.request} is loading: report its load with CompleteLoad, then take it up with Promote (T30)",
+            request=action.request,
         )
     sizes = (action.new_tokens, action.local, action.external, action.lookahead, action.reserved, *action.drafts)
     if min(sizes) < 0 or (action.new_tokens == 0 and not action.load):
@@ -419,9 +420,14 @@ def _dispatch(world: World, action: act.Dispatch) -> tuple[World, Record]:
 
 def _execute(world: World, action: act.Execute) -> tuple[World, Record]:
     pending = [candidate for candidate in world.steps if candidate.part < len(world.config.parts)]
-    expected = world.config.parts[pending[0].part] if pending else "no part"
+    if not pending:
+        raise ExecutionOrder("no dispatched step is left to execute: plan and dispatch one first (T0)")
+    expected = world.config.parts[pending[0].part]
     if action.part != expected:
-        raise ExecutionOrder(f"part {action.part!r} is out of order: {expected} is next (T0)", expected=expected)
+        raise ExecutionOrder(
+            f"part {action.part!r} is out of order: {expected!r} is next of {', '.join(world.config.parts)} (T0)",
+            expected=expected,
+        )
     if action.part in execute.POSITIONED and requests.waits_for_output(world, pending[0]):
         raise OutputPending(
             f"part {action.part!r} needs tokens that are still to come: process the outputs of the step before it first (T36)"

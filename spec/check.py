@@ -455,7 +455,8 @@ def _fault_walk(
         with _as_planted(fault, scope) as config:
             limits = scope.limits(config)
             seed = f"{job.options.seed}/{fault.id}/{scope.name}/{number}"
-            walked = walk.walk(config, seed, WALK_STEPS, judged, limits, only=law)
+            length = WALK_STEPS if config.offload is None else HOST_WALK_STEPS
+            walked = walk.walk(config, seed, length, judged, limits, only=law)
             premises.update(walked.premises)
             if not walked.violations:
                 return walked.steps, None

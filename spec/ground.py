@@ -240,13 +240,23 @@ def lost_tables(before: World, after: World) -> list[tuple[int, ...]]:
 def doubted(world: World, action: object) -> set[int]:
     """Return the device blocks with a key that goes on behind the valid tokens of a load reported as failed (T36.2).
 
-    Empty for every other action. The report is the output of a chunk of the oldest step.
+    Empty for every other action.
+    """
+    missing = missing_node(world, action)
+    if missing is None:
+        return set()
+    return {block for node, _, _, block in world.pool.entries if missing in lineage(world.prefixes, node)}
+
+
+def missing_node(world: World, action: object) -> int | None:
+    """Return the prefix node of the first token that did not arrive, None if the action is no report of a failed load.
+
+    The report is the output of a chunk of the oldest step.
     """
     if not isinstance(action, Output) or not action.failed:
-        return set()
+        return None
     entry = next(entry for entry in world.steps[0].scheduled if entry.request == action.request)
-    missing = lineage(world.prefixes, entry.tip)[action.valid + 1]
-    return {block for node, _, _, block in world.pool.entries if missing in lineage(world.prefixes, node)}
+    return lineage(world.prefixes, entry.tip)[action.valid + 1]
 
 
 def lineage(prefixes: Prefixes, node: int) -> list[int]:

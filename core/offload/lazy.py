@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from kvproof.core import geometry, kinds
+from kvproof.core import kinds, reachability
 from kvproof.core.offload import admission, choosing
 from kvproof.core.offload.state import NONE, Host
 from kvproof.core.pool import NO_KEY
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from kvproof.core.groups import Group
     from kvproof.core.offload.choosing import Choice
     from kvproof.core.pool import Pool
-
-RESERVE = 2
-"""The target is this many times what a step may need."""
 
 
 def walk(config: Config, host: Host, choice: Choice) -> Host:
@@ -55,15 +52,20 @@ def target(config: Config) -> int:
 
     The most tokens of a step are ``max_chunk``.
     """
-    sizes = zip(config.groups, config.sizes, strict=True)
-    return RESERVE * sum(group_target(spec, size, config.max_chunk) for spec, size in sizes if spec.prefix_cacheable)
+    return reachability.lazy_target(
+        tuple(
+            group_target(spec, reachability.lazy_span(spec.block_size, bool(spec.sharded), config.dcp_size), config.max_chunk)
+            for spec in config.groups
+            if spec.prefix_cacheable
+        )
+    )
 
 
 def group_target(spec: Group, size: int, tokens: int) -> int:
     """Return the blocks of ``size`` tokens that a step of ``tokens`` tokens may need in a group (2.8)."""
     can = kinds.of(spec.kind).CAPABILITIES
     if can.recurrent:
-        return 2
+        return reachability.LAZY_BLOCKS_MAMBA
     if spec.kind == "sliding_window":
-        return geometry.ceil_div(spec.window or 0, size) + 1
-    return geometry.ceil_div(tokens, size)
+        return reachability.lazy_blocks_window(spec.window or 0, size)
+    return reachability.lazy_blocks_other(tokens, size)

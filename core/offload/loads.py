@@ -188,7 +188,7 @@ def reported(host: Host, request: int) -> Load:
     if load is None or not is_reportable(load):
         state = "no load" if load is None else f"a load that is {load.stage.name}, not COPIED"
         raise NothingLoaded(
-            f"request {request} has {state}: a load is reported once, when its bytes have moved (T30)", request=request
+            f"request {request} has {state}: a load is reported once, after its bytes moved with RunLoad (T30)", request=request
         )
     return load
 

@@ -52,7 +52,7 @@ def check(offload: Offload | None, *, caching: bool, defer_block_free: bool, max
         if value not in known or type(value) is not type(known[0]):
             raise ConfigError(f"offload.{name} must be one of {known}, got {value!r}")
     if not caching:
-        raise ConfigError("a host tier stores keyed blocks: turn prefix caching on, or leave offload out")
+        raise ConfigError("a host tier stores keyed blocks: turn prefix caching on (caching=True), or leave offload out")
     if max_steps_in_flight > 1 and not defer_block_free:
         raise ConfigError(
             "with two steps in flight a load could write a block that a dispatched step still writes: a host tier needs "

@@ -71,7 +71,7 @@ def hand_over_loads(host: Host, event: int) -> Host:
     """Submit the built loads of an event."""
 
     def submitted(load: Load) -> Load:
-        due = event != NONE and load.event == event and load.stage is Stage.BUILT
+        due = load.event == event and load.stage is Stage.BUILT
         return evolve(load, stage=Stage.SUBMITTED) if due else load
 
     return evolve(
@@ -110,7 +110,7 @@ def check_order(what: str, stages: dict[int, Stage], event: int) -> None:
     if stage is not Stage.SUBMITTED:
         state = "is not there" if stage is None else f"is {stage.name}"
         raise TransferOrder(
-            f"{what} event {event} {state}: a copy runs once, after the step that it is part of has submitted it (T0)",
+            f"{what} event {event} {state}: a copy runs once, when a step has handed it over: execute its parts (T0)",
             event=event,
         )
     oldest = min(other for other, state in stages.items() if state is not Stage.COPIED)

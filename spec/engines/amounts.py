@@ -18,7 +18,8 @@ class Limits:
     """Bounds of generation: live requests, prompt length in tokens, alphabet, contexts, and what else may be drawn.
 
     ``lookahead`` lists the extra slots an allocation may ask for, ``gates`` whether an admission asks for its full sequence
-    first (T16.2); ``submits`` bounds the prompts listed per world.
+    first (T16.2), ``reserved`` the blocks that it leaves free for others (T16.4), 0 first; ``submits`` bounds the prompts
+    listed per world. ``missing``: every walk tries hard that a connector's tokens do not arrive while the host loads the same.
     """
 
     max_live: int = 3
@@ -28,15 +29,21 @@ class Limits:
     external: bool = True
     lookahead: tuple[int, ...] = (0,)
     gates: tuple[bool, ...] = (False,)
+    reserved: tuple[int, ...] = (0,)
     submits: int = 40
+    missing: bool = False
 
 
 def limits_for(config: Config) -> Limits:
-    """Return the limits that fit a configuration: every legal prompt, external tokens if there is a connector."""
+    """Return the limits that fit a configuration: every legal prompt, external tokens if there is a connector.
+
+    Blocks are kept free for others where one brings tokens, as a scheduler does for requests that load.
+    """
     return Limits(
         max_live=min(3, config.max_running),
         max_prompt=config.max_model_len - 1,
         external=bool(config.connectors),
+        reserved=tuple(dict.fromkeys((0, 1, config.num_blocks // 2))) if config.children else (0,),
     )
 
 

@@ -134,11 +134,26 @@ def _bad_outputs(world: World, limits: Limits) -> list[Attempt]:
     others = [request.request for request in world.requests if request.request not in due]
     found: list[Attempt] = [(act.Output(number), (_not_due(world),)) for number in dict.fromkeys((*others, *later))]
     for number in due:
+        found += _bad_failures(world, number)
         request = flight.live(world, number)
         # What a request brings that is gone, or whose late output is to be dropped, is not looked at (T36.3, T36.4).
         if request is not None and not (request.stale and request.drop_stale):
             found += [(action, (errors.OutputMismatch,)) for action in _bad_deliveries(world, number, limits)]
     return found
+
+
+def _bad_failures(world: World, number: int) -> list[Attempt]:
+    """Failed loads with too few or too many valid tokens, of a chunk that had none brought, or behind an output (T36.2)."""
+    if not world.config.children:
+        return []
+    share = flight.due_share(world, number)
+    some = (share.loaded_from - 1, share.loaded_from, share.start)
+    legal = flight.missing_from(world, number)
+    return [
+        (act.Output(number, failed=True, valid=valid), (errors.OutputMismatch,))
+        for valid in dict.fromkeys(some)
+        if valid not in legal
+    ]
 
 
 def _bad_deliveries(world: World, number: int, limits: Limits) -> list[Action]:
@@ -255,6 +270,8 @@ def _bad_running(world: World, request: Request) -> list[Attempt]:
     nothing, mismatch = (errors.NothingToAllocate,), (errors.LookupMismatch,)
     found: list[Attempt] = [(act.Allocate(number, 0), nothing), (act.Allocate(number, -1), nothing)]
     found.append((act.Allocate(number, 1, lookahead=-1), nothing))
+    if config.children:
+        found.append((act.Allocate(number, 1, reserved=-1), nothing))
     found.append((act.Allocate(number, left + 1), (errors.BeyondKnownTokens, errors.BeyondModelLength)))
     found += [(act.Allocate(number, 1, local=unit), mismatch), (act.Allocate(number, 1, external=unit), mismatch)]
     for amount in ends(unclipped(config, request, request.computed)):

@@ -8,6 +8,8 @@ violation (LV-9), and so is an action of ``disabled`` that it accepts, answers w
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from kvproof.core import actions as act
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
@@ -40,10 +42,18 @@ def _step_on(world: World, limits: Limits) -> list[Action]:
     found: list[Action] = [] if part is None else [act.Execute(part)]
     for number in flight.outputs_due(world):
         found += [act.Output(number, tokens) for tokens in flight.deliveries(world, number, limits.alphabet)]
+        found += failures(world, number)
     found += host.transfers(world)
     if may_begin(world) and world.requests:
         found.append(act.BeginStep())
     return found
+
+
+def failures(world: World, number: int) -> list[Action]:
+    """Return reports that what a connector brought did not arrive: nothing of it, half of it, all but one token (T36.2)."""
+    valid = flight.missing_from(world, number)
+    some = dict.fromkeys((valid[0], valid[len(valid) // 2], valid[-1])) if valid else ()
+    return [act.Output(number, failed=True, valid=tokens) for tokens in some]
 
 
 def may_begin(world: World) -> bool:
@@ -179,16 +189,25 @@ def _planning(world: World, limits: Limits) -> list[Action]:
     found: list[Action] = []
     if world.phase is Phase.PLAN_RUNNING:
         for request in unscheduled(world):
-            found += continuations(config, request, limits)
+            found += kept_free(continuations(config, request, limits), limits)
     found += host.planning(world, limits, waiting(world), rows_left(world))
     hit = world.hit
     if hit is not None and rows_left(world):
         request = next(live for live in world.requests if live.request == hit.request)
-        found += first_allocations(config, request, hit, limits)
+        found += kept_free(first_allocations(config, request, hit, limits), limits)
     if hit is not None and hit.diverged:
         found.append(act.Lookup(hit.request, common=True))
     found += [act.Lookup(request.request) for request in waiting(world) if hit is None or request.request != hit.request]
     return found
+
+
+def kept_free(allocations: list[Action], limits: Limits) -> list[Action]:
+    """Return allocations, and of the first and the last one those that leave blocks free for others (T16.4)."""
+    ends = dict.fromkeys((allocations[0], allocations[-1])) if allocations else ()
+    keeping = [
+        evolve(action, reserved=count) for action in ends if isinstance(action, act.Allocate) for count in limits.reserved[1:]
+    ]
+    return [*allocations, *keeping]
 
 
 def continuations(config: Config, request: Request, limits: Limits) -> list[Action]:

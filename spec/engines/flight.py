@@ -84,6 +84,15 @@ def due_share(world: World, number: int) -> Scheduled:
     return next(entry for entry in world.steps[0].scheduled if entry.request == number)
 
 
+def missing_from(world: World, number: int) -> range:
+    """Return how many leading tokens of a due request may be valid although what a connector brought did not all arrive.
+
+    Empty where none brought any, and behind another output of the step, which may have read them (T36.2).
+    """
+    share = due_share(world, number)
+    return range(0) if world.steps[0].opened else range(share.loaded_from, share.start)
+
+
 def most_delivered(world: World, number: int) -> int:
     """Return the most tokens that the due output of a request may bring (T36).
 

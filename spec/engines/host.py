@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from attrs import evolve
+
 from kvproof.core import actions as act
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
@@ -177,7 +179,7 @@ def planning(world: World, limits: Limits, waiting: list[Request], room: bool) -
         if request.loaded and room:
             found += behind_load(world.config, request, limits)
     if world.hit is not None:
-        found += loading(world, world.hit, limits)
+        found += [evolve(load, reserved=count) for count in limits.reserved for load in loading(world, world.hit, limits)]
     found += [act.Promote(request.request) for request in promotable(world)]
     for request in waiting:
         found += [act.LookupExternal(request.request, start) for start in starts(world, request)]
@@ -193,7 +195,7 @@ def behind_load(config: Config, request: Request, limits: Limits) -> list[Action
     ]
 
 
-def loading(world: World, hit: Hit, limits: Limits) -> list[Action]:
+def loading(world: World, hit: Hit, limits: Limits) -> list[act.Allocate]:
     """Return the admissions of the looked-up request that load its pinned hit, whole or, if that is a hit too, less (T29).
 
     A hit that is pinned behind the whole local one is offered, too; where that is misaligned, nothing may be pinned (CP-6).

@@ -94,6 +94,10 @@ NAMES: tuple[str, ...] = (
     "reset drops queued finish stores",
     "reset releases a pinned hit",
     "counters read",
+    "host key given up for tokens that did not arrive",
+    "load on the way condemned",
+    "condemned load completed",
+    "loaded request starts again",
 )
 """What :func:`at` may yield."""
 
@@ -103,7 +107,7 @@ def at(moment: Moment, record: Record) -> Iterator[str]:
     before, after = moment.before.host, moment.after.host
     if before is None or after is None:
         return
-    if before.pool.entries != after.pool.entries and not isinstance(moment.action, act.ResetHost):
+    if before.pool.entries != after.pool.entries and not isinstance(moment.action, act.ResetHost | act.Output):
         if any(entry not in after.pool.entries for entry in before.pool.entries):
             yield "host key lost to a store"
     seen = _SEEN.get(type(moment.action))
@@ -354,6 +358,8 @@ def _complete_load(moment: Moment, action: act.CompleteLoad, record: Record, bef
     load = next(load for load in before.loads if load.request == action.request)
     if load.finished:
         yield "load of a finished request completed"
+    elif load.condemned:
+        yield "condemned load completed"
     elif action.failed:
         yield "load failed in part" if action.valid else "load failed"
     else:
@@ -379,12 +385,26 @@ def _read(moment: Moment, action: act.ReadCounters, record: Record, before: Host
         yield "counters read"
 
 
+def _output(moment: Moment, action: act.Output, record: Record, before: Host, after: Host) -> Iterator[str]:
+    """Yield what is given up on the host's side because a connector's tokens did not arrive (C-48)."""
+    del action, record
+    if before.pool.entries != after.pool.entries:
+        yield "host key given up for tokens that did not arrive"
+    if sum(load.condemned for load in after.loads) > sum(load.condemned for load in before.loads):
+        yield "load on the way condemned"
+    behind = {request.request for request in moment.before.requests if request.loaded or request.status is Status.LOADING}
+    anew = {request.request for request in moment.after.requests if not request.loaded and request.status is not Status.LOADING}
+    if behind & anew:
+        yield "loaded request starts again"
+
+
 _SEEN: dict[type[act.Action], Callable[[Moment, Any, Record, Host, Host], Iterator[str]]] = {
     act.LookupExternal: _lookup,
     act.Allocate: _allocate,
     act.Promote: _promote,
     act.BuildMetadata: _build,
     act.Execute: _execute,
+    act.Output: _output,
     act.RunStore: _run_store,
     act.RunLoad: _run_load,
     act.Finish: _finish,

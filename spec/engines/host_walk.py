@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from attrs import define, frozen
+from attrs import define, evolve, frozen
 
 from kvproof.core import actions as act
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.offload.state import Stage
 from kvproof.core.world import Hit, Phase, Request, Status, World
-from kvproof.spec.engines import amounts, host, prompts
+from kvproof.spec.engines import amounts, flight, host, prompts
 from kvproof.spec.engines import enabled as lists
 from kvproof.spec.engines.amounts import Limits
 from kvproof.spec.engines.prompts import Prompt
@@ -30,7 +30,8 @@ class HostHabits:
     ``stray`` of asking at another place, ``promote`` of considering a completed load now. ``wipe`` is that of evicting every
     key of the device after a store is complete, which a resend follows, ``again`` that of resending what the host knows
     without that. ``reset``, ``read`` and ``strange`` are those of a reset, a reading and a report of an unknown event,
-    ``abort`` of finishing a request that loads or waits behind a load.
+    ``abort`` of finishing a request that loads or waits behind a load. ``rival`` is that of sending a prompt again while it
+    is loaded, so that another connector brings the same tokens at once, if there is one.
     """
 
     store: float
@@ -49,6 +50,7 @@ class HostHabits:
     read: float
     strange: float
     abort: float
+    rival: float
 
 
 def draw_habits(random: Random) -> HostHabits:
@@ -74,6 +76,7 @@ def draw_habits(random: Random) -> HostHabits:
         read=rate(0.0, 0.02),
         strange=rate(0.0, 0.01),
         abort=rate(0.0, 0.02, 0.1),
+        rival=rate(0.0, 0.9),
     )
 
 
@@ -83,7 +86,8 @@ class HostWalker:
 
     ``asked`` is the request that was asked for at the host since it was looked up, ``short`` tells that a chunk behind a load
     did not fit in the open plan. ``stored`` tells that a store was completed
-    since the device's keys were evicted last, ``resend`` that they were and nothing was submitted since.
+    since the device's keys were evicted last, ``resend`` that they were and nothing was submitted since. ``rivalled`` is a
+    request that loads what another connector is to bring to somebody else meanwhile.
     """
 
     config: Config
@@ -94,18 +98,22 @@ class HostWalker:
     short: bool = False
     stored: bool = False
     resend: bool = False
+    rivalled: int | None = None
 
     @classmethod
     def of(cls, config: Config, limits: Limits, seed: str) -> HostWalker:
         """Return the walker of a seed."""
         random = Random(f"{seed}/host")
-        return cls(config, limits, random, draw_habits(random))
+        habits = draw_habits(random)
+        if limits.missing:
+            habits = evolve(habits, rival=1.0, look=1.0, take=1.0, store=0.9, report=0.9, wipe=0.7, fail=0.0, reset=0.0)
+        return cls(config, limits, random, habits)
 
     def chance(self, probability: float) -> bool:
         """Tell whether something of this probability happens now."""
         return self.random.random() < probability
 
-    def one_of(self, actions: list[Action]) -> Action:
+    def one_of(self, actions: Sequence[Action]) -> Action:
         """Return one of some actions."""
         return actions[self.random.randrange(len(actions))]
 
@@ -116,14 +124,28 @@ class HostWalker:
             self.asked, self.short = None, False
         elif isinstance(action, act.Lookup):
             self.asked = None
-        elif isinstance(action, act.Allocate) and moment.record is not None and not moment.record.admitted:
-            self.short = True
+        elif isinstance(action, act.Allocate) and moment.record is not None:
+            self.short = self.short or not moment.record.admitted
+            if action.load and moment.record.admitted and self.config.connectors and self.chance(self.habits.rival):
+                self.rivalled = action.request
+        elif isinstance(action, act.Output) and action.failed:
+            self.rivalled = None
         elif isinstance(action, act.LookupExternal) and action.start % self.config.scheduler_block_size == 0:
             self.asked = action.request
         elif isinstance(action, act.Submit):
             self.resend = False
         elif isinstance(action, act.CompleteStore):
             self.stored = self.stored or (moment.record is not None and moment.record.done)
+
+    def waits_for_rival(self, world: World) -> bool:
+        """Tell whether a request loads, or waits behind its load, until another connector brought the same to somebody else."""
+        request = None if self.rivalled is None else flight.live(world, self.rivalled)
+        return request is not None and (request.loaded or request.status is Status.LOADING)
+
+    def not_rivalled(self, world: World) -> list[Request]:
+        """Return the requests but for one that waits for its rival."""
+        waits = self.waits_for_rival(world)
+        return [request for request in world.requests if not waits or request.request != self.rivalled]
 
     def propose(self, world: World, past: Sequence[Prompt]) -> Action | None:
         """Return what happens on the host's side now, None if nothing does. ``past`` are the prompts submitted so far."""
@@ -156,7 +178,7 @@ class HostWalker:
         if 0 <= draw < habits.strange and world.host is not None and world.host.next_store:
             return act.CompleteStore(host.unknown_event(world))
         draw -= habits.strange
-        loading = [request for request in world.requests if request.status is Status.LOADING or request.loaded]
+        loading = [request for request in self.not_rivalled(world) if request.status is Status.LOADING or request.loaded]
         if loading and 0 <= draw < habits.abort:
             return act.Finish(loading[self.random.randrange(len(loading))].request)
         draw -= habits.abort
@@ -165,8 +187,9 @@ class HostWalker:
             if gone and (self.chance(0.1) or self._best(world, past)[0] == len(cached_groups(self.config))):
                 self.stored, self.resend = False, True
                 return act.EvictBlocks(gone)
-        if self.resend and len(world.requests) >= self.limits.max_live and self.chance(0.5):
-            return act.Finish(world.requests[self.random.randrange(len(world.requests))].request)
+        waits, ending = self.waits_for_rival(world), self.not_rivalled(world)
+        if (self.resend or waits) and len(world.requests) >= self.limits.max_live and self.chance(0.2 if waits else 0.5):
+            return act.Finish(ending[self.random.randrange(len(ending))].request)
         return None
 
     def _forgotten(self, world: World) -> tuple[int, ...]:
@@ -177,6 +200,11 @@ class HostWalker:
 
     def known_prompt(self, world: World, past: Sequence[Prompt]) -> Prompt | None:
         """Return a prompt whose beginning the host has, as it was or longer, to be sent now; None for another one."""
+        if self.rivalled is not None and self.waits_for_rival(world) and self.chance(0.8):
+            request = flight.live(world, self.rivalled)
+            assert request is not None
+            tokens, context = prompts.spelled(world, request.tip)
+            return tokens[: request.num_prompt], context
         if world.host is None or not (self.resend or self.chance(self.habits.again)):
             return None
         groups, best = self._best(world, past)
@@ -199,7 +227,7 @@ class HostWalker:
             if self.chance(prompt if store.stage is Stage.COPIED else self.habits.early * prompt):
                 return act.CompleteStore(store.event, 1 + self.random.randrange(most))
         reports = host.load_reports(world)
-        if reports and self.chance(prompt):
+        if reports and self.chance(0.2 * prompt if self.waits_for_rival(world) else prompt):
             failed = [action for action in reports if isinstance(action, act.CompleteLoad) and action.failed]
             done = [action for action in reports if action not in failed]
             return self.one_of(list(failed if failed and self.chance(self.habits.fail) else done))
@@ -208,8 +236,9 @@ class HostWalker:
     def _planning(self, world: World) -> Action | None:
         if world.plan.preempted:
             return None
+        waits = self.waits_for_rival(world)
         for request in host.promotable(world):
-            if self.chance(self.habits.promote):
+            if self.chance(0.3 * self.habits.promote if waits else self.habits.promote):
                 return act.Promote(request.request)
         hit = world.hit
         if hit is not None:
@@ -217,7 +246,7 @@ class HostWalker:
             if action is not None:
                 return action
         behind = [request for request in world.requests if request.loaded]
-        if behind and not self.short and lists.rows_left(world) and self.chance(0.8):
+        if behind and not self.short and lists.rows_left(world) and self.chance(0.3 if waits else 0.8):
             return self._behind(behind[self.random.randrange(len(behind))])
         waiting = lists.waiting(world)
         if waiting and self.chance(self.habits.stray):
@@ -228,6 +257,8 @@ class HostWalker:
 
     def _load(self, world: World, hit: Hit) -> Action | None:
         choices = host.loading(world, hit, self.limits)
+        if choices and self.waits_for_rival(world) and self.chance(0.8):
+            return None  # another connector brings it
         if not choices or not self.chance(self.habits.take):
             return None
         return self.one_of(choices) if self.chance(self.habits.less) else choices[0]

@@ -40,6 +40,18 @@ SCOPES: tuple[Scope, ...] = (
         bounds={"gates": (False, True)},
         quick=True,
     ),
+    # What a connector brings does not arrive, and somebody loads the same from the host: prompts are prefixes of one another.
+    scope(
+        "fa4-host-missing",
+        full(4),
+        max_model_len=20,
+        num_blocks=16,
+        connectors=(False,),
+        offload=Offload(num_blocks=12),
+        bounds={"contexts": (0,), "max_live": 4, "missing": True},
+        max_running=4,
+        quick=True,
+    ),
     # With Mamba, closed gate and open gate, on one, two and four ranks.
     scope(
         "fa4-m4-host",

@@ -130,10 +130,10 @@ def _cost(actions: Sequence[Action]) -> tuple[int, int, int, int]:
         if isinstance(action, act.Submit):
             numbers += action.context + action.skip_reading
         elif isinstance(action, act.Allocate):
-            numbers += action.external + action.lookahead + action.full_sequence
+            numbers += action.external + action.lookahead + action.full_sequence + action.reserved
             numbers += len(action.drafts) + sum(action.drafts) + action.load
         elif isinstance(action, act.Output):
-            numbers += max(len(action.tokens) - 1, 0)
+            numbers += max(len(action.tokens) - 1, 0) + action.failed + action.valid
         elif isinstance(action, act.Preempt | act.Withdraw):
             numbers += action.drop_stale
         elif isinstance(action, act.Lookup):
@@ -255,6 +255,9 @@ def _simpler_actions(action: Action) -> Iterator[Action]:
         if action.skip_reading:
             yield evolve(action, skip_reading=False)
     elif isinstance(action, act.Output):
+        if action.failed:
+            yield evolve(action, failed=False, valid=0)
+            yield from (evolve(action, valid=valid) for valid in (0, action.valid - 1) if 0 <= valid < action.valid)
         if len(action.tokens) > 1:
             yield evolve(action, tokens=action.tokens[1:])
             yield evolve(action, tokens=action.tokens[:-1])
@@ -285,13 +288,15 @@ def _simpler_allocations(action: act.Allocate) -> Iterator[Action]:
         yield evolve(action, external=0)
     if action.lookahead:
         yield evolve(action, lookahead=0)
+    if action.reserved:
+        yield evolve(action, reserved=0)
     if action.full_sequence:
         yield evolve(action, full_sequence=False)
 
 
 def _fitted(world: World, action: Action) -> Action:
     """Return the action with what fits this world: chunk, drafts, adopted or pinned hit, sampled tokens, event."""
-    if isinstance(action, act.Output) and action.request in flight.outputs_due(world):
+    if isinstance(action, act.Output) and action.request in flight.outputs_due(world) and not action.failed:
         return evolve(action, tokens=_fitted_tokens(world, action))
     if world.host is not None and not isinstance(action, act.Allocate):
         return _fitted_transfer(world, action)

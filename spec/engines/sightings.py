@@ -60,6 +60,13 @@ NAMES: tuple[str, ...] = (
     "event of a new key",
     "event of a lost key",
     "event of a cleared cache",
+    "external tokens did not arrive",
+    "external tokens arrived in part",
+    "external tokens of a finished request did not arrive",
+    "another request starts again for tokens that did not arrive",
+    "late output dropped for tokens that did not arrive",
+    "refused to keep blocks free",
+    "admitted with blocks kept free",
 )
 """What :func:`at` may yield; ``witnesses`` adds the ones that need a memory."""
 
@@ -118,6 +125,8 @@ def _allocate(moment: Moment, action: act.Allocate, record: Record) -> Iterator[
     if not record.admitted:
         yield from _refused(moment, action, record, after)
         return
+    if action.reserved:
+        yield "admitted with blocks kept free"
     first = before.status is not Status.RUNNING
     if before.placeholders:
         yield "plan over tokens still to come"
@@ -142,6 +151,8 @@ def _refused(moment: Moment, action: act.Allocate, record: Record, request: Requ
     waiting = sum(1 for free in moment.before.deferred for table in free.tables for block in table if block != NULL_BLOCK)
     if waiting and record.demand <= record.free_before + waiting:
         yield "refused while frees wait"
+    if action.reserved and record.demand <= record.free_before:
+        yield "refused to keep blocks free"
     if action.full_sequence:
         ungated = judges.attempt(moment.before, evolve(action, full_sequence=False)).record
         if ungated is not None and ungated.admitted:
@@ -198,8 +209,27 @@ def _execute(moment: Moment, action: act.Execute, record: Record) -> Iterator[st
         yield "running state moves behind accepted drafts"
 
 
+def _failed(moment: Moment, action: act.Output, record: Record) -> Iterator[str]:
+    """Yield what the report shows that a connector's tokens did not arrive: for whose chunk, and who else read them (T36.2)."""
+    world = moment.before
+    yield (
+        "external tokens arrived in part"
+        if action.valid > flight.due_share(world, action.request).loaded_from
+        else ("external tokens did not arrive")
+    )
+    if flight.live(world, action.request) is None:
+        yield "external tokens of a finished request did not arrive"
+    if set(record.preempted) - {action.request}:
+        yield "another request starts again for tokens that did not arrive"
+    kept = {request.request for request in world.requests if request.stale and not request.drop_stale}
+    if any(request.request in kept and request.drop_stale for request in moment.after.requests):
+        yield "late output dropped for tokens that did not arrive"
+
+
 def _output(moment: Moment, action: act.Output, record: Record) -> Iterator[str]:
-    del record
+    if action.failed:
+        yield from _failed(moment, action, record)
+        return
     world, config = moment.before, moment.before.config
     request, share = flight.live(world, action.request), flight.due_share(world, action.request)
     if request is None:

@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Sequence
 from random import Random
 
-from attrs import Factory, define, frozen
+from attrs import Factory, define, evolve, frozen
 
 from kvproof.core import actions as act
+from kvproof.core import prefixes
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.errors import Refusal
@@ -125,7 +126,8 @@ class Walker:
     """Draws actions for a world.
 
     Remembers the prompts it submitted, how often it asked for which refusal, whether the last allocation was refused
-    (``short``) and whether the last action was a submission (``submitted``), which a sibling may follow at once.
+    (``short``) and whether the last action was a submission (``submitted``), which a sibling may follow at once. With
+    probability ``keep`` an allocation leaves blocks free for others, drawn from a stream of its own (``keeping``).
     """
 
     config: Config
@@ -134,6 +136,8 @@ class Walker:
     refused: Random
     habits: Habits
     sizes: tuple[int, ...]
+    keeping: Random
+    keep: float
     past: list[Prompt] = Factory(list)
     asked: Counter[type[Refusal]] = Factory(Counter)
     short: bool = False
@@ -145,7 +149,13 @@ class Walker:
         """Return the walker of a seed."""
         random = Random(seed)
         refused = Random(f"{seed}/refused")
-        walker = cls(config, limits, random, refused, draw_habits(random), amounts.lengths(config, limits))
+        keeping = Random(f"{seed}/reserved")
+        keep = (0.0, 0.0, 0.1, 0.3)[keeping.randrange(4)] if len(limits.reserved) > 1 else 0.0
+        sizes = amounts.lengths(config, limits)
+        habits = draw_habits(random)
+        if limits.missing:
+            habits = evolve(habits, external=0.7, finish=0.1)
+        walker = cls(config, limits, random, refused, habits, sizes, keeping, keep)
         if config.offload is not None:
             walker.host = HostWalker.of(config, limits, seed)
         return walker
@@ -156,6 +166,12 @@ class Walker:
 
     def propose(self, world: World) -> Action:
         """Return one legal action of this world."""
+        action = self._next(world)
+        if isinstance(action, act.Allocate) and self.keeping.random() < self.keep:
+            return evolve(action, reserved=self.keeping.choice(self.limits.reserved[1:]))
+        return action
+
+    def _next(self, world: World) -> Action:
         beside = None if self.host is None else self.host.propose(world, self.past)
         if beside is not None:
             return beside
@@ -202,7 +218,7 @@ class Walker:
         # With two steps in flight there is hardly a moment without one: what happens between steps must happen early.
         if on is not None and not self.chance(self.habits.busy if self.config.max_steps_in_flight > 1 else self.habits.early):
             return on
-        if self.host is not None and self.host.resend and room:
+        if self.host is not None and room and (self.host.resend or self.host.waits_for_rival(world)):
             return self._submit(world)
         disturbance = self._disturb(world)
         if disturbance is not None:
@@ -221,6 +237,9 @@ class Walker:
         part, due = flight.next_part(world), flight.outputs_due(world)
         if part is not None and (not due or self.chance(self._lateness(world))):
             return act.Execute(part)
+        # Whether a connector's tokens arrived is reported before anything else (T36.2).
+        brought = [number for number in due if flight.missing_from(world, number)]
+        due = tuple(brought) if brought and self.chance(0.8) else due
         return self._output(world, due[self.random.randrange(len(due))]) if due else None
 
     def _lateness(self, world: World) -> float:
@@ -229,9 +248,10 @@ class Walker:
         return self.habits.late if step is None or step.scheduled else max(self.habits.late, 0.9)
 
     def _output(self, world: World, number: int) -> Action:
-        share = flight.due_share(world, number)
-        if share.loaded_from < share.start and not world.steps[0].opened and self.chance(self.habits.external / 2):
-            return act.Output(number, failed=True, valid=self.random.randrange(share.loaded_from, share.start))
+        missing = flight.missing_from(world, number)
+        rival = self.host is not None and self.host.waits_for_rival(world)
+        if missing and self.chance(0.9 if rival else self.habits.external / 2):
+            return self._missing(world, number, missing)
         most = flight.most_delivered(world, number)
         if most <= 0:
             return act.Output(number)
@@ -240,11 +260,26 @@ class Walker:
             accepted += 1
         return act.Output(number, (*drafts[:accepted], self._token()))
 
+    def _missing(self, world: World, number: int, valid: range) -> Action:
+        """Return a report that a connector's tokens did not arrive, or before it a preemption of another who read them."""
+        count = valid[0] if self.chance(0.4) else valid[self.random.randrange(len(valid))]
+        gone = prefixes.ancestor(world.prefixes, flight.due_share(world, number).tip, count + 1)
+        readers = [
+            request
+            for request in lists.preemptable(world)
+            if request.request != number and request.in_flight and request.computed > count
+            if prefixes.ancestor(world.prefixes, request.tip, count + 1) == gone
+        ]
+        if readers and self.chance(0.4):
+            return act.Preempt(readers[self.random.randrange(len(readers))].request)
+        return act.Output(number, failed=True, valid=count)
+
     def _disturb(self, world: World) -> Action | None:
         draw = self.random.random()
         habits = self.habits
-        if world.requests and draw < habits.finish:
-            return act.Finish(world.requests[self.random.randrange(len(world.requests))].request)
+        ending = list(world.requests) if self.host is None else self.host.not_rivalled(world)
+        if ending and draw < habits.finish:
+            return act.Finish(ending[self.random.randrange(len(ending))].request)
         draw -= habits.finish
         if 0 <= draw < habits.evict:
             keyed = [block for block, node in enumerate(world.pool.key_node) if node >= 0]
@@ -388,7 +423,8 @@ class Walker:
     def _first(self, world: World, request: Request) -> Action | None:
         hit = world.hit
         assert hit is not None
-        instead = self.host is not None and host.pinned(world, request.request) is not None and self.chance(0.5)
+        rival = self.host is not None and self.host.waits_for_rival(world)
+        instead = (rival or host.pinned(world, request.request) is not None) and self.chance(0.8 if rival else 0.5)
         if self.limits.external and (hit.diverged or instead or self.chance(self.habits.external)):
             local = amounts.adoptable(self.config, hit)[0]
             choices = amounts.external_amounts(self.config, request, local, hit.local - local)

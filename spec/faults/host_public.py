@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from attrs import evolve
 
 from kvproof.core import actions as act
-from kvproof.core import allocation, freeing, geometry, prefixes
+from kvproof.core import allocation, freeing, geometry, outputs, prefixes, recovery
 from kvproof.core import pool as pools
 from kvproof.core.config import Config
 from kvproof.core.errors import ContractBroken
@@ -15,15 +15,18 @@ from kvproof.core.offload import choosing, completion, external, handoffs, loads
 from kvproof.core.offload.choosing import Choice, Picked
 from kvproof.core.offload.state import NONE, Host, Lists, Load, Meta, PendingHit, Stage, Track
 from kvproof.core.pool import Pool
+from kvproof.core.prefixes import Prefixes
 from kvproof.core.records import Record
-from kvproof.core.world import Request, World
+from kvproof.core.world import Request, Scheduled, World
 from kvproof.spec.faults.base import Fault
 
 _complete = loads.complete
 _complete_store = completion.complete
+_concerned = recovery.concerned
 _consume = handoffs.consume
 _find_suffix = external.find_suffix
 _issue_loads = metadata.issue_loads
+_lost_tokens = outputs.lost_tokens
 _mapping = loads.mapping
 _pick = positional.pick
 _pick_group = positional.pick_group
@@ -214,6 +217,26 @@ def _in_blocks_of_one_group(config: Config, start: int, valid: int) -> int:
     return max(start, valid // config.sizes[-1] * config.sizes[-1])
 
 
+# --- loads that failed ------------------------------------------------------------------------------------------------
+
+
+def _whose_chunk_it_was(world: World, entry: Scheduled, missing: int) -> tuple[Request, ...]:
+    """Let only the request start again that the tokens were brought to; who shares its blocks goes on with them."""
+    return tuple(request for request in _concerned(world, entry, missing) if request.request == entry.request)
+
+
+def _keys_of_one_group(table: Prefixes, pool: Pool, missing: int) -> Pool:
+    """Take the keys behind the missing token from the blocks of the first group alone."""
+    first = tuple(entry for entry in pool.entries if entry[1] == 0)
+    for block in sorted({block for node, _, _, block in first if recovery.goes_on(table, node, missing)}):
+        pool = pools.evict(pool, block)
+    return pool
+
+
+def _lost_in_every_group(config: Config, entry: Scheduled, valid: int) -> int:
+    return len(config.groups) * _lost_tokens(config, entry, valid)
+
+
 # --- keys and silence -------------------------------------------------------------------------------------------------
 
 
@@ -377,15 +400,28 @@ FAULTS: tuple[Fault, ...] = (
         ),
     ),
     Fault(
+        "M-PUB-134",
+        "who shares the blocks of a request whose load failed goes on with them",
+        "#49250",
+        ("CC-1",),
+        ((recovery, "concerned", _whose_chunk_it_was),),
+        scopes=("fa4-c4", "fa4-host-missing"),
+    ),
+    Fault(
         "M-PUB-136",
-        "what is left of a failed load is counted in the blocks of one group",
+        "recovery from a failed load knows one group: what is left is counted in its blocks, and only its keys go",
         "local-inference-lab/vllm#293",
-        ("LD-5",),
-        ((loads, "valid_prefix", _in_blocks_of_one_group),),
-        scopes=(
-            "fa4-x4-m4-n2-host",
-            "fa4-m4-host",
-        ),
+        ("LD-5", "CC-3"),
+        ((loads, "valid_prefix", _in_blocks_of_one_group), (recovery, "without_keys", _keys_of_one_group)),
+        scopes=("fa4-m4-host",),
+    ),
+    Fault(
+        "M-PUB-137",
+        "the tokens that did not arrive are taken back once for each group",
+        "#35223",
+        ("CN-3",),
+        ((outputs, "lost_tokens", _lost_in_every_group),),
+        scopes=("fa4-m4-host",),
     ),
     Fault(
         "M-PUB-146",

@@ -139,7 +139,7 @@ LAWS: tuple[Law, ...] = (
         "Every attention read of a request finds, at each position of its window or chunk, the request's own prefix through "
         "it, drafts included.",
         "#50493, #54736, vLLM 0.33.0",
-        ("M-COW-2", "M-TBL-2", "M-KEY-2", "M-WIN-1", "M-DIV-4", "M-EARLY-2", "M-PUB-146"),
+        ("M-COW-2", "M-TBL-2", "M-KEY-2", "M-WIN-1", "M-DIV-4", "M-EARLY-2", "M-PUB-134", "M-PUB-146"),
         on=(Execute,),
         check=_attention_reads,
         bent_by=(*WRONG_CONTENT, ("lagging_groups", "any")),
@@ -172,6 +172,7 @@ LAWS: tuple[Law, ...] = (
             "M-PUB-14",
             "M-PUB-57",
             "M-PUB-88",
+            "M-PUB-136",
         ),
         on=(Execute, Output, Finish, ResetCache, EvictBlocks, RunLoad, CompleteLoad),
         check=_keys_true,

@@ -150,7 +150,7 @@ LAWS: tuple[Law, ...] = (
         mark="D",
         sentence="An admission asks for all tokens that were not hit locally and hits those it accepts; it counts once.",
         source="vLLM 0.33.0",
-        faults=("M-CNT-4",),
+        faults=("M-CNT-4", "M-PUB-137"),
         on=(Allocate, Output),
         check=_queries_and_hits,
     ),

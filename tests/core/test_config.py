@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from kvproof.core.config import PROFILES, SOUND, VLLM_0_33_0, Group, configure
+from kvproof.core.config import PROFILES, SOUND, VLLM_0_33_0, Group, configure, reconfigure
 from kvproof.core.errors import ConfigError
 from kvproof.core.kinds import base
 from kvproof.core.profiles import profile_named
+from tests.driving import Driver
 
 FULL, MAMBA = Group("full_attention", 4), Group("mamba_align", 4)
 
@@ -32,11 +33,27 @@ def test_the_clip_unit_defaults_to_a_multiple_of_every_recurrent_block() -> None
     assert configure((FULL, MAMBA), clip_block_size=2).clip_block_size == 2
 
 
+def test_a_configuration_is_resolved_anew_from_its_own_inputs() -> None:
+    """H stays what was resolved, sizes and capacities follow what is changed; what is illegal then is refused."""
+    config = configure((FULL, MAMBA), dcp_size=2, max_model_len=64, retention=8)
+    assert reconfigure(config) == config
+    one = reconfigure(config, dcp_size=1, num_blocks=7)
+    assert (one.sizes, one.hash_block_size, one.num_blocks, one.retention) == ((4, 4), 4, 7, 8)
+    assert reconfigure(config, groups=(MAMBA, FULL)).sizes == (4, 8)
+    with pytest.raises(ConfigError):
+        reconfigure(config, groups=(Group("full_attention", 3),))
+
+
 def test_hybrid_without_caching() -> None:
     """C-8: without caching and connectors H = S and any hybrid model is accepted; with a connector H must divide again."""
     config = configure((FULL, MAMBA), dcp_size=2, caching=False)
     assert (config.hash_block_size, config.fine_grained) == (8, False)
     assert configure((FULL, MAMBA), dcp_size=2, caching=False, connectors=(True,)).hash_block_size == 4
+    driver = Driver(config)
+    driver.submit(0, 17)
+    driver.chunk(0, 16)
+    assert driver.tables(0) == [[1, 2], [0, 0, 0, 3]]
+    assert driver.world.pool.entries == ()
 
 
 def test_groups_that_opt_out_of_caching() -> None:
@@ -138,3 +155,12 @@ def test_a_kind_that_forgets_a_capability_fails() -> None:
             may_be_sharded=True,
             sharded_by_default=True,
         )
+
+
+def test_a_misspelled_setting_is_named_with_the_nearest_one():
+    wrong: Any = {"dcp_sise": 2}
+    with pytest.raises(ConfigError, match="dcp_sise is no setting of a configuration: did you mean dcp_size"):
+        configure((Group("full_attention", 4),), **wrong)
+    absurd: Any = {"zzz": 2}
+    with pytest.raises(ConfigError, match="zzz is no setting of a configuration: settings are dcp_size"):
+        configure((Group("full_attention", 4),), **absurd)

@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 
 from kvproof.core import actions as act
-from kvproof.core import errors, execute, prefixes, worker
+from kvproof.core import contents, errors, execute, prefixes, worker
 from kvproof.core import step as steps
 from kvproof.core.config import SOUND, Group, configure
 from kvproof.core.contents import GARBAGE, UNWRITTEN
@@ -198,6 +198,13 @@ def test_settling_is_for_the_owner_of_the_row() -> None:
     assert execute.settle_accepted(driver.world, entry, 3) is driver.world
     settled = execute.settle_accepted(driver.world, evolve(entry, request=0), 3)
     assert settled.worker.accepted[0] == 3
+
+
+def test_the_state_of_a_block_that_holds_none_of_its_group() -> None:
+    """3.2: a block that was never written holds no state, one that another group filled holds garbage."""
+    assert contents.state_values((), 1, 2) == (UNWRITTEN, UNWRITTEN)
+    assert contents.state_values((0, 7, 7), 1, 2) == (GARBAGE, GARBAGE)
+    assert contents.state_values((1, 7, 8), 1, 2) == (7, 8)
 
 
 def test_a_row_without_the_slots_is_a_broken_contract() -> None:

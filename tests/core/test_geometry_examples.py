@@ -214,6 +214,7 @@ def test_context_is_decided_from_the_global_length():
 def test_spans_of_offloaded_blocks():
     assert reachability.tokens_per_block(16, True, 2) == 32
     assert reachability.tokens_per_block(16, False, 2) == 16
+    assert [reachability.lazy_span(16, sharded, 2) for sharded in (True, False)] == [32, 16]
     assert reachability.tokens_per_chunk(32, 3) == 96
     assert reachability.hashes_per_chunk(96, 32, 16) == 6
     assert reachability.chunk_hash_index(1, 6) == 11

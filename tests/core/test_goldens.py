@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvproof.core import actions as act
+from kvproof.core import allocation
 from kvproof.core.config import SOUND, VLLM_0_33_0, Config, Group, Profile, configure
 from kvproof.core.world import KeyRecord
 from tests.driving import Driver
@@ -96,6 +97,9 @@ def test_g6_partial_hit_copies_the_attention_block_only() -> None:
     allocated = driver.do(act.Allocate(1, 4, 12))
     assert driver.tables(1) == [[1, 4], [0, 0, 3, 5]]
     assert allocated.new_blocks == ((4,), (5,))
+    # What the copy brings is not there before the step: nobody may copy block 4 in this plan (COW-4).
+    unwritten = [allocation.unwritten_in_plan(driver.world, 0, 1, block, 12) for block in (2, 4)]
+    assert unwritten == [False, True]
     assert driver.close().copies == ((0, 2, 4),)
 
 

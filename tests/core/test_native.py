@@ -77,6 +77,17 @@ def test_the_mask_keeps_what_an_aligned_resume_reads_and_the_end() -> None:
     assert [index for index, stored in enumerate(reach) if stored] == [7]
 
 
+@pytest.mark.parametrize(
+    ("retention", "reach", "kept"), [(None, (), range(8)), (64, (), (3, 7)), (0, (), ()), (0, (100,), (5,))]
+)
+def test_the_mask_of_states_follows_the_retention(retention: int | None, reach: tuple[int, ...], kept: tuple[int, ...]) -> None:
+    """2.9: states at multiples of 16, aligned to attention's 32: every one, every fourth, none, and the one before 100."""
+    config = configure((Group(FA, 16), Group(MAMBA, 16)), dcp_size=2, num_blocks=8, retention=retention)
+    connector = native.resolve(config)
+    mask = native.block_mask(config, connector, connector.groups[1], 8, reach)
+    assert [index for index, stored in enumerate(mask) if stored] == list(kept)
+
+
 def test_a_chunk_is_stored_if_the_mask_keeps_a_block_and_none_of_those_is_null() -> None:
     """2.7: the scan over a table with nulled blocks; states of Mamba align are not scanned."""
     config = window_of_17(None)
@@ -140,3 +151,12 @@ def test_a_load_fills_what_is_read_afterwards() -> None:
     assert (at_an_edge.first, at_an_edge.blocks, at_an_edge.chunk == at_an_edge.end) == (4, 0, True)
     with pytest.raises(GeometryError, match="8 local tokens end inside a block of 16"):
         native.loading(config, connector, connector.groups[0], 8, 16)
+
+
+def test_the_mask_of_an_attention_group_keeps_everything_whatever_the_retention() -> None:
+    """2.9: retention is about windows and states; an attention block is always kept."""
+    config = pair(retention=0)
+    connector = native.resolve(config)
+    assert connector.alignment == 32
+    assert native.block_mask(config, connector, connector.groups[0], 4) == (True,) * 4
+    assert native.block_mask(config, connector, connector.groups[1], 4) == (False,) * 4

@@ -191,3 +191,13 @@ def test_absent_counts_stay_absent() -> None:
     driver.submit(0, 10)
     driver.chunk(0, 10)
     assert driver.request(0).groups[1].num_cached == ABSENT
+
+
+@pytest.mark.parametrize(("rule", "published"), [("no", ()), ("yes", ((0, 1, 3, 2),))])
+def test_a_producer_whose_tail_lost_its_key(rule: Any, published: tuple[Any, ...]) -> None:
+    """T21.6, M-HO-6: the copy of a state whose key was evicted is published only under ``publish_unkeyed = yes``."""
+    driver = Driver(hybrid(4, 4, hash_block_size=2, profile=evolve(SOUND, publish_unkeyed=rule)))
+    driver.submit(0, 3)
+    driver.chunk(0, 2)
+    driver.do(act.EvictBlocks((2,)), act.BeginStep(), act.Allocate(0, 1))
+    assert (driver.dispatch().handoffs, driver.keys(1)) == (published, {})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 from attrs import evolve
 
@@ -228,7 +230,7 @@ def test_the_second_attention_class_is_asked_up_to_the_full_limit() -> None:
 
 
 @pytest.mark.parametrize("rule", ["entry", "rank_block"])
-def test_connectors_are_offered_what_holds_computed_tokens(rule: str) -> None:
+def test_connectors_are_offered_what_holds_computed_tokens(rule: Literal["entry", "rank_block"]) -> None:
     """Finding offered-tables: on two ranks an entry behind the computed tokens is offered, too (DS-9)."""
     config = configure(
         (Group("full_attention", 2),),

@@ -103,6 +103,25 @@ def lazy() -> Moments:
 
 
 @cache
+def missing() -> Moments:
+    """Another connector brings 8 tokens, of which 4 arrive; the host has all of them, and another request's hit is pinned."""
+    run = HostRun(hosted(connectors=(False,)))
+    plain(run)
+    assert stories.answer(run.do(act.ResetCache())).done
+    run.send(1, TOKENS)
+    run.send(2, TOKENS)
+    run.do(act.BeginStep())
+    run.do(act.Lookup(2))
+    run.do(act.LookupExternal(2, 0))
+    run.do(act.Lookup(1))
+    run.do(act.Allocate(1, 2, external=8))
+    run.step()
+    assert [hit.request for hit in run.host.pending] == [2]
+    run.do(act.Output(1, failed=True, valid=4), "reported")
+    return run.named
+
+
+@cache
 def resumed() -> Moments:
     """A request preempted between plans and admitted again by the next one: its fresh handoff is lost (PM-1)."""
     run = HostRun(hosted())
@@ -142,7 +161,15 @@ def evicted() -> Moments:
     return run.named
 
 
-STORIES = {"evicted": evicted, "stored": stored, "abandoned": abandoned, "full": full, "lazy": lazy, "resumed": resumed}
+STORIES = {
+    "evicted": evicted,
+    "stored": stored,
+    "abandoned": abandoned,
+    "full": full,
+    "lazy": lazy,
+    "resumed": resumed,
+    "missing": missing,
+}
 
 
 def moment(name: str) -> Moment:
@@ -319,6 +346,20 @@ CASES: list[tuple[str, str, str, Tamper]] = [
         "stored: lookup again",
         lambda m: acted(request=7)(before(lambda w: with_host(w, pending=(PendingHit(1, 0, 8, ((2,), (1,))),)))(m)),
     ),
+    (
+        "CP-4",
+        "kept although its tokens are in doubt",
+        "missing: reported",
+        lambda m: after(lambda w: with_host(w, pending=host(m.before).pending))(m),
+    ),
+    (
+        "CP-4",
+        "gone although nobody doubts it",
+        "missing: reported",
+        before(lambda w: with_host(w, pending=(*host(w).pending, PendingHit(7, 0, 8, ((2,), (1,)))))),
+    ),
+    ("CN-3", "more taken back than was missing", "missing: reported", recorded(lost=8)),
+    ("CN-3", "nothing taken back", "missing: reported", recorded(lost=0)),
     ("CP-5", "nobody held it", "stored: load", before(lambda w: with_host_pool(w, ref=put(host(w).pool.ref, 2, 0)))),
     ("CP-5", "an assertion", "stored: load", lambda m: evolve(crashed(m), refusal=broken_pin())),
     ("CP-6", "an offer", "stored: misaligned", recorded(external=4)),

@@ -10,7 +10,8 @@ from attrs import frozen
 
 from kvproof.core import actions as act
 from kvproof.core.config import Config, Group, Offload, configure
-from kvproof.spec import faults
+from kvproof.spec import faults, macros
+from tests.driving import Driver
 from tests.hosting import FULL, MAMBA, WINDOW, HostDriver, attention, hybrid, tried
 
 
@@ -169,13 +170,45 @@ def report_that_nobody_expects() -> list[int]:
     return driver.refs(*blocks)
 
 
-def left_of_a_failed_load() -> int:
-    """local-inference-lab/vllm#293: spans of 64 and 16, 80 tokens valid: the tokens that the request keeps."""
-    driver = HostDriver(offloaded(Group(FULL, 16), Group(FULL, 16, False), dcp_size=4))
+def left_of_a_failed_load() -> object:
+    """local-inference-lab/vllm#293: spans of 64 and 16, 80 of 128 tokens valid: what a request keeps of a load, and which keys
+    are left in each group of tokens that were brought at once.
+    """
+    groups = (Group(FULL, 16), Group(FULL, 16, False))
+    driver = HostDriver(offloaded(*groups, dcp_size=4))
     driver.stored_prompt(0, 130, 128, 130)
     loading(driver, 130)
     driver.do(act.RunLoad(0), act.CompleteLoad(1, failed=True, valid=80))
+    at_once = brought(130, 128, *groups, dcp_size=4)
+    at_once.do(act.Output(0, failed=True, valid=80))
+    return driver.request(1).computed, [list(at_once.keys(group)) for group in (0, 1)]
+
+
+def brought(tokens: int, external: int, *groups: Group, **settings: Any) -> Driver:
+    """A connector brings the first tokens of request 0 at once; the step is executed, no output is processed."""
+    driver = Driver(configure(groups, num_blocks=40, connectors=(False,), **settings))
+    driver.submit(0, tokens)
+    driver.do(act.BeginStep(), *macros.admit(0, tokens - external, 0, external))
+    driver.dispatch()
+    driver.do(*macros.EXECUTE)
+    return driver
+
+
+def computed_of_a_sharer() -> int:
+    """#49250: request 1 adopts 12 tokens of request 0 in the step in which 8 of them are brought, and none arrives."""
+    driver = Driver(configure((Group(FULL, 4),), num_blocks=40, connectors=(False,)))
+    driver.submit(0, 12)
+    driver.submit(1, 14)
+    driver.do(act.BeginStep(), *macros.admit(0, 4, 0, 8), *macros.admit(1, 2, 12))
+    driver.dispatch()
+    driver.do(*macros.EXECUTE, act.Output(0, failed=True, valid=0))
     return driver.request(1).computed
+
+
+def taken_back() -> int:
+    """#35223: 48 tokens are brought to two groups, 16 arrive: the hits that are taken back."""
+    driver = brought(50, 48, Group(FULL, 16), Group(MAMBA, 16))
+    return driver.do(act.Output(0, failed=True, valid=16)).lost
 
 
 def tokens_of_another_context() -> int:
@@ -208,7 +241,14 @@ REPORTS = (
     Report("M-PUB-126", report_of_an_aborted_load, [0, 0], [2, 2]),
     Report("M-PUB-128", second_report, "NothingLoaded", "ContractBroken"),
     Report("M-PUB-129", report_that_nobody_expects, [2, 2], [1, 1]),
-    Report("M-PUB-136", left_of_a_failed_load, 64, 80),
+    Report("M-PUB-134", computed_of_a_sharer, 0, 14),
+    Report(
+        "M-PUB-136",
+        left_of_a_failed_load,
+        (64, [[64], [16, 32, 48, 64, 80]]),
+        (80, [[64], [16, 32, 48, 64, 80, 96, 112, 128]]),
+    ),
+    Report("M-PUB-137", taken_back, 32, 64),
     Report("M-PUB-146", tokens_of_another_context, 0, 48),
     Report(
         "M-PUB-158", announced_boundaries, [[16, 32], [48, 64], [16], [32], [48], [64]], [[16], [32], [16], [32], [48], [64]]

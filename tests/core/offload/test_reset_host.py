@@ -110,3 +110,12 @@ def test_pins_of_lookups_are_dropped() -> None:
     assert driver.do(act.ResetHost()).done
     assert driver.host.pending == ()
     assert len(driver.host.pool.free) == 19
+
+
+def test_a_report_of_an_unknown_event_leaves_an_abandoned_store_alone() -> None:
+    """CP-11: only the abandoned store's own number ends it, a later one changes nothing."""
+    driver = storing()
+    driver.do(act.CompleteStore(0), act.ResetHost())
+    before = driver.world
+    assert not driver.do(act.CompleteStore(7)).done
+    assert driver.world == before

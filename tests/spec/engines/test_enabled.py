@@ -11,6 +11,7 @@ from kvproof.core.errors import (
     ChunkNotClipped,
     ContractBroken,
     NoHostTier,
+    OutputMismatch,
     OutputPending,
     PoolExhausted,
     Refusal,
@@ -21,7 +22,7 @@ from kvproof.core.errors import (
 from kvproof.core.world import GroupState, Phase, Request, new_world
 from kvproof.spec import judge as judges
 from kvproof.spec import macros
-from kvproof.spec.engines import amounts, disabled, host_refused, rules, scopes, walk
+from kvproof.spec.engines import amounts, disabled, host_refused, rules, scopes, shrink, walk
 from kvproof.spec.engines import enabled as lists
 
 NAMES = [scope.name for scope in scopes.ALL]
@@ -309,3 +310,66 @@ def test_while_freeing_is_deferred_nobody_in_flight_is_preempted():
     assert not any(isinstance(action, act.Preempt) for action in legal(world))
     refused = dict(disabled.attempts(world, scope.limits(config)))
     assert refused[act.Preempt(0)] == (VictimInFlight,)
+
+
+def brought():
+    """Request 0 is brought 8 of its 12 tokens at once, request 1 runs in the same step; the step is executed."""
+    scope = scopes.by_name("fa4")
+    world = new_world(evolve(scope, settings={**scope.settings, "connectors": (False,)}).config())
+    submits = (act.Submit(0, (0, 1) * 6), act.Submit(1, (0, 1, 1, 0)))
+    admitted = (act.BeginStep(), *macros.admit(0, 4, 0, 8), *macros.admit(1, 4))
+    for action in (*submits, *admitted, *macros.CLOSE, *macros.EXECUTE):
+        world, record = door.step(world, action)
+        assert record.admitted is not False
+    return world
+
+
+def test_what_a_connector_brings_may_be_missing_until_another_output_of_the_step_is_processed():
+    world = brought()
+    failures = [action for action in legal(world) if isinstance(action, act.Output) and action.failed]
+    assert failures == [act.Output(0, failed=True, valid=valid) for valid in (0, 4, 7)]
+    refused = [
+        action
+        for action, expected in disabled.attempts(world, amounts.limits_for(world.config))
+        if isinstance(action, act.Output) and action.failed and expected == (OutputMismatch,)
+    ]
+    assert refused == [
+        act.Output(0, failed=True, valid=-1),
+        act.Output(0, failed=True, valid=8),
+        *(act.Output(1, failed=True, valid=valid) for valid in (-1, 0)),
+    ]
+    later, _ = door.step(world, act.Output(1, (0,)))
+    assert not any(isinstance(action, act.Output) and action.failed for action in legal(later))
+    assert (act.Output(0, failed=True, valid=0), (OutputMismatch,)) in disabled.attempts(
+        later, amounts.limits_for(later.config)
+    )
+    without = scopes.by_name("fa4-m4-n2")
+    assert not disabled._bad_failures(evolve(world, config=without.config()), 0)
+
+
+def test_blocks_are_kept_free_for_others_only_where_a_connector_brings_tokens():
+    for name, begin, counts in (
+        ("fa8-m2", 0, {0, 1, 6}),
+        ("fa8-m2", 1, {0, 1, 6}),
+        ("fa4-host", 0, {0, 1, 5}),
+        ("fa2-m2+3-draft3", 0, {0}),
+        ("fa2-m2+3-draft3", 1, {0}),
+    ):
+        planned = [action for action in legal_at_begin(scopes.by_name(name), begin) if isinstance(action, act.Allocate)]
+        assert {action.reserved for action in planned} == counts, name
+    assert lists.kept_free([], amounts.limits_for(scopes.by_name("fa4-host").config())) == []
+
+
+def test_a_failed_load_and_blocks_kept_free_are_made_simpler_by_shrinking():
+    world = brought()
+    failed = act.Output(0, failed=True, valid=6)
+    assert shrink._fitted(world, failed) == failed
+    assert list(shrink._simpler_actions(failed)) == [
+        act.Output(0),
+        act.Output(0, failed=True),
+        act.Output(0, failed=True, valid=5),
+    ]
+    keeping = act.Allocate(0, 4, reserved=3)
+    assert act.Allocate(0, 4) in list(shrink._simpler_actions(keeping))
+    assert shrink._cost([keeping]) > shrink._cost([act.Allocate(0, 4)])
+    assert shrink._cost([failed]) > shrink._cost([evolve(failed, valid=5)]) > shrink._cost([act.Output(0)])

@@ -9,7 +9,7 @@ import pytest
 from kvproof.core.actions import BeginStep
 from kvproof.core.world import new_world
 from kvproof.spec import faults, judge, laws
-from kvproof.spec.engines import rules, scopes, walk, witnesses
+from kvproof.spec.engines import amounts, host_sightings, rules, scopes, sightings, walk, witnesses
 from kvproof.spec.laws.base import Evidence, Law
 
 ROOT = Path(__file__).parents[3]
@@ -80,6 +80,29 @@ def test_only_passes_over_other_laws_and_counts_premises():
 
 def test_no_disabled_actions_if_none_are_asked_for():
     assert rules.GUARD not in run("fa4-m4", "none", disabled_every=0).premises
+
+
+def test_a_scope_tries_hard_that_tokens_do_not_arrive_while_the_host_loads_the_same():
+    """Each of five walks is worth a quick check: what a failed load of another does to loads is seen in them."""
+    seen: Counter[str] = Counter()
+    for number in range(5):
+        seen.update(run("fa4-host-missing", f"missing {number}", 600).witnesses)
+    names = [*sightings.NAMES, *host_sightings.NAMES]
+    wanted = [
+        name for name in names if "did not arrive" in name or "condemned" in name or name == "loaded request starts again"
+    ]
+    assert len(wanted) == 8
+    assert [name for name in wanted if not seen[name]] == []
+
+
+def test_walks_without_a_connector_keep_no_blocks_free():
+    assert {keep_of("fa4", number) for number in range(10)} == {0.0}
+    assert {keep_of("fa4-host", number) for number in range(40)} == {0.0, 0.1, 0.3}
+
+
+def keep_of(name, seed):
+    config = scopes.by_name(name).config()
+    return walk.Walker.of(config, amounts.limits_for(config), str(seed)).keep
 
 
 def test_every_situation_is_reached_within_a_few_walks_over_the_matrix():
