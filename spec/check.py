@@ -193,11 +193,11 @@ class Result:
 
 
 def chosen_laws(options: Options) -> tuple[Law, ...]:
-    """Return the laws to judge. Raises UserError for an unknown id, listing the known ones."""
+    """Return the laws to judge. Raises UserError for an unknown id, with the nearest ones."""
     known = {law.id: law for law in all_laws.ALL}
     for name in options.laws:
         if name not in known and name not in rules.SENTENCES:
-            raise UserError(near.unknown("law", name, [*known, rules.GUARD]))
+            raise UserError(near.unknown("law", name, list(dict.fromkeys([*known, *rules.SENTENCES])), "kvproof laws"))
     if not options.laws:
         return tuple(all_laws.ALL)
     return tuple(known[name] for name in options.laws if name in known)
@@ -222,9 +222,10 @@ def one_fault(names: Sequence[str]) -> str:
 
 
 def named_laws(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the ids of laws that are named in any case, each once; an unknown name stays as it is."""
+    """Return the ids of laws that are named in any case, once each, a family as its laws; an unknown name stays as it is."""
     known = [*(law.id for law in all_laws.ALL), *rules.SENTENCES]
-    return tuple(dict.fromkeys(_as_known(name, known) for name in names))
+    ids = (own for name in names for own in [law.id for law in all_laws.family(name)] or [_as_known(name, known)])
+    return tuple(dict.fromkeys(ids))
 
 
 def _as_known(name: str, known: Sequence[str]) -> str:
@@ -256,18 +257,28 @@ def _known_fault(name: str) -> Fault:
         raise UserError(str(error)) from error
 
 
-def run(options: Options, progress: Callable[[Job], None] = lambda job: None) -> Result:
-    """Run a check; ``progress`` is told each finished job, in any order. Raises UserError for unknown names."""
+def run(
+    options: Options,
+    progress: Callable[[Job], None] = lambda job: None,
+    doing: Callable[[str], None] = lambda what: None,
+) -> Result:
+    """Run a check. Raises UserError for unknown names.
+
+    ``progress`` is told each finished job, in any order; ``doing`` what is begun, as far as it runs in this process.
+    """
     work = jobs(options)
     result = Result(options, chosen_laws(options))
-    result.done = list(_perform_all(work, options.processes, progress))
+    result.done = list(_perform_all(work, options.processes, progress, doing))
     return result
 
 
-def _perform_all(work: Sequence[Job], processes: int, progress: Callable[[Job], None]) -> Iterator[Done]:
+def _perform_all(
+    work: Sequence[Job], processes: int, progress: Callable[[Job], None], doing: Callable[[str], None]
+) -> Iterator[Done]:
     if processes <= 1 or len(work) == 1:
         for job in work:
-            yield perform(job)
+            doing(job.name)
+            yield _fault(job, doing) if job.kind == "fault" else perform(job)
             progress(job)
         return
     context = multiprocessing.get_context("spawn")
@@ -386,7 +397,7 @@ def _as_planted(fault: Fault, scope: Scope) -> Iterator[Config]:
         yield evolve(scope, settings=settings).config()
 
 
-def _fault(job: Job) -> Done:
+def _fault(job: Job, doing: Callable[[str], None] = lambda what: None) -> Done:
     """Let generation find a planted fault by each of its laws in turn, each for itself."""
     fault, options = faults.by_id(job.fault), job.options
     premises: Counter[str] = Counter()
@@ -394,7 +405,7 @@ def _fault(job: Job) -> Done:
     killed: list[tuple[str, str]] = []
     steps = 0
     for law in expected_of(fault, options):
-        used, example = _hunt(job, fault, law, premises)
+        used, example = _hunt(job, fault, law, premises, doing)
         steps += used
         if example is not None:
             killed.append((law, example.scope))
@@ -414,16 +425,22 @@ def _fault_scopes(fault: Fault, options: Options) -> list[tuple[int, list[Scope]
     return [(budget.named_walks, named), (budget.fault_walks, rest)]
 
 
-def _hunt(job: Job, fault: Fault, law: str, premises: Counter[str]) -> tuple[int, Counterexample | None]:
+def _hunt(
+    job: Job, fault: Fault, law: str, premises: Counter[str], doing: Callable[[str], None]
+) -> tuple[int, Counterexample | None]:
     """Walk with the fault planted until the law breaks: one walk in each scope, then a second one, and so on.
 
     A walk depends on its scope and number alone, so that a search in one scope finds the same counterexample.
     """
     judged = [known for known in all_laws.ALL if known.id == law]
-    steps = 0
-    for walks, group in _fault_scopes(fault, job.options):
+    steps = tried = 0
+    where = _fault_scopes(fault, job.options)
+    most = sum(walks * len(group) for walks, group in where)
+    for walks, group in where:
         for number in range(walks if group else 0):
             for scope in group:
+                tried += 1
+                doing(f"{fault.id}, {law}: walk {tried} of at most {most}")
                 used, example = _fault_walk(job, fault, law, judged, scope, number, premises)
                 steps += used
                 if example is not None:

@@ -1,4 +1,4 @@
-"""What to say of a name that nobody has: the nearest known ones first, then all."""
+"""What to say of a name that nobody has: the nearest known ones first, then all, or where they are listed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ def nearest(name: str, known: Sequence[str]) -> list[str]:
     return [folded[match] for match in get_close_matches(name.casefold(), list(folded), MOST_NEAR, CLOSE)]
 
 
-def unknown(what: str, name: str, known: Sequence[str]) -> str:
-    """Return the message that there is no such name, with the nearest ones and then all that are known."""
+def unknown(what: str, name: str, known: Sequence[str], command: str = "") -> str:
+    """Return the message that there is no such name, with the nearest ones, and all or the ``command`` that lists them."""
     close = nearest(name, known)
     asked = f" (did you mean {' or '.join(close)}?)" if close else ""
-    return f"no {what} {name!r}{asked}; known: {', '.join(known)}"
+    rest = f"`{command}` lists the known ones" if command else f"known: {', '.join(known)}"
+    return f"no {what} {name!r}{asked}; {rest}"

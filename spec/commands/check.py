@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from kvproof.spec import check, output
-from kvproof.spec.check import Options, Result
+from kvproof.spec import check, faults, output
+from kvproof.spec.check import Job, Options, Result
 from kvproof.spec.exits import ExitCode
+from kvproof.spec.progress import Shown
 from kvproof.spec.report import outcome, terminal
 
 SHOWN = 3
@@ -21,7 +21,9 @@ SHOWN = 3
 @click.command("check", short_help="Check the laws, kill the faults, replay the recordings.")
 @click.option("--seed", default=0, show_default=True, help="The same seed gives the same result, byte by byte.")
 @click.option("--quick", is_flag=True, help="Fewer scopes and shorter searches.")
-@click.option("--law", "laws", multiple=True, metavar="ID", help="Judge only this law; may be repeated.")
+@click.option(
+    "--law", "laws", multiple=True, metavar="ID", help="Judge only this law, or all of a family (HO); may be repeated."
+)
 @click.option(
     "--fault", "planted", multiple=True, metavar="ID", help="Plant this fault and look for it: exit 2 if found, else 3."
 )
@@ -52,17 +54,14 @@ def command(
     if report is not None:
         output.check_writable(output.make_folder(report) / "check.json")
     began = time.monotonic()
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    ) as bar:
-        task = bar.add_task("check", total=len(work))
-        result = check.run(options, lambda job: bar.update(task, advance=1, description=job.name))
+    _warn_of_long_search(options)
+    with Shown("check", len(work), quiet=as_json) as shown:
+
+        def finished(job: Job) -> None:
+            shown.doing(f"{job.name} finished")
+            shown.advance()
+
+        result = check.run(options, finished, shown.doing)
     seconds = round(time.monotonic() - began, 1)
     files = outcome.write(result, report) if report is not None else []
     if as_json:
@@ -73,6 +72,19 @@ def command(
     else:
         _print(result, files, seconds if timing else None)
     return result.verdict
+
+
+def _warn_of_long_search(options: Options) -> None:
+    """Say before the work that the chosen laws are not those that a planted fault is known to break."""
+    if not options.fault or not options.laws:
+        return
+    fault = faults.by_id(options.fault)
+    if not check.laws_of(fault, options):
+        click.echo(
+            f"{', '.join(options.laws)}: not named for {fault.id}, whose laws are {', '.join(fault.laws)}; "
+            "the search may take long and find nothing",
+            err=True,
+        )
 
 
 def wide_console() -> Console:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 from rich.table import Table
 
 from kvproof.spec import faults as registry
-from kvproof.spec import output
+from kvproof.spec import laws, output
 from kvproof.spec.commands.check import wide_console
+from kvproof.spec.exits import UserError
 from kvproof.spec.faults.base import Fault
 from kvproof.spec.faults.lengths import LENGTHS
 from kvproof.spec.report import lines
@@ -19,21 +21,55 @@ WIDE = 140
 
 
 @click.command("faults", short_help="List the faults that the laws must catch.")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.option("--write", type=click.Path(path_type=Path), metavar="FILE", help="Write the list as Markdown to FILE.")
-def command(as_json: bool, write: Path | None) -> None:
+def command(ids: tuple[str, ...], as_json: bool, write: Path | None) -> None:
     """List every fault: what it does wrong, where it was seen, the laws that must catch it, and how short it gets.
 
     The last column is the number of actions of the shortest known counterexample (- where none is pinned).
-    `kvproof check --fault ID` plants one and shows its counterexample.
+    An ID says one fault in full. `kvproof check --fault ID` plants one and shows its counterexample.
     """
+    if ids and write is not None:
+        raise UserError("--write writes the page of all faults: leave the ids out")
+    asked = chosen(ids) or registry.ALL
     if write is not None:
         output.write_atomically(write, as_markdown())
     if as_json:
-        click.echo(json.dumps([as_dict(fault) for fault in registry.ALL], indent=1, sort_keys=True))
+        click.echo(json.dumps([as_dict(fault) for fault in asked], indent=1, sort_keys=True))
+    elif ids:
+        click.echo("\n\n".join(as_text(fault) for fault in asked))
     elif write is None:
         console = wide_console()
         console.print(as_table(console.width >= WIDE))
+
+
+def chosen(ids: Sequence[str]) -> tuple[Fault, ...]:
+    """Return the faults that are named, in any case, each once. Raises UserError for an unknown name."""
+    known = {fault.id.casefold(): fault.id for fault in registry.ALL}
+    try:
+        return tuple(registry.by_id(name) for name in dict.fromkeys(known.get(name.casefold(), name) for name in ids))
+    except registry.FaultError as error:
+        raise UserError(str(error)) from error
+
+
+def as_text(fault: Fault) -> str:
+    """Return everything that is known about one fault, a line each, its laws with their sentences."""
+    actions = LENGTHS.get(fault.id)
+    return "\n".join(
+        [
+            fault.id,
+            fault.summary,
+            f"source: {fault.source}",
+            f"replaces: {', '.join(lines.replaced(fault))}",
+            "laws that must catch it:",
+            *(f"  {law}: {laws.by_id(law).sentence}" for law in fault.laws),
+            f"scopes where generation finds it, the fastest first: {', '.join(fault.scopes)}",
+            f"shortest known counterexample: {'not pinned' if actions is None else f'{actions} actions'}",
+            f"scenario: docs/semantics.md, section 6, row {fault.id}",
+            f"`kvproof check --fault {fault.id}` plants it and shows its counterexample.",
+        ]
+    )
 
 
 def as_dict(fault: Fault) -> dict[str, object]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from kvproof.spec import faults as registry
 from kvproof.spec import laws, output
+from kvproof.spec.commands.check import wide_console
 from kvproof.spec.exits import UserError
 from kvproof.spec.laws.base import Law
 
@@ -23,22 +24,29 @@ NOT_YET = "not yet shown to bite"
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.option("--write", type=click.Path(path_type=Path), metavar="FILE", help="Write the list as Markdown to FILE.")
 def command(ids: tuple[str, ...], as_json: bool, write: Path | None) -> None:
-    """List every law: its sentence, its mark, where it comes from, and the faults that it must catch. IDs choose some.
+    """List every law: its sentence, its mark, where it comes from, and the faults that it must catch. An ID says one law
+    in full; the letters of a family (HO) list its laws.
 
     S is soundness (a violation means wrong content, wrong ownership or a broken contract), C completeness and progress, D
     a definition. `kvproof check --law ID` checks one alone.
     """
     if ids and write is not None:
         raise UserError("--write writes the page of all laws: leave the ids out")
-    asked = tuple(laws.by_id(known_as(name)) for name in ids) or laws.ALL
+    asked = chosen(ids) or laws.ALL
     if write is not None:
         output.write_atomically(write, as_markdown())
     if as_json:
         click.echo(json.dumps([as_dict(law) for law in asked], indent=1, sort_keys=True))
-    elif ids:
+    elif ids and not all(laws.family(name) for name in ids):
         click.echo("\n\n".join(as_text(law) for law in asked))
     elif write is None:
-        Console().print(as_table())
+        wide_console().print(as_table(asked))
+
+
+def chosen(ids: Sequence[str]) -> tuple[Law, ...]:
+    """Return the laws that are named by id or by family, in any case, each once. Raises UserError for an unknown name."""
+    found = [law for name in ids for law in laws.family(name) or (laws.by_id(known_as(name)),)]
+    return tuple(dict.fromkeys(found))
 
 
 def known_as(name: str) -> str:
@@ -103,15 +111,15 @@ def faults_cell(law: Law) -> str:
     return ", ".join(now) + (f"; later {', '.join(later)}" if later else "")
 
 
-def as_table() -> Table:
-    """Return the terminal table."""
-    table = Table(title=f"{len(laws.ALL)} laws", title_justify="left")
+def as_table(asked: Sequence[Law]) -> Table:
+    """Return the terminal table of some laws."""
+    table = Table(title=f"{len(asked)} laws", title_justify="left")
     table.add_column("id", no_wrap=True)
     table.add_column("mark")
     table.add_column("sentence", ratio=3)
     table.add_column("source", ratio=1)
     table.add_column("faults it kills", ratio=2)
-    for law in laws.ALL:
+    for law in asked:
         table.add_row(law.id, law.mark, law.sentence, law.source, faults_cell(law))
     return table
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from kvproof.core.config import PROFILES
 from kvproof.spec import laws as all_laws
 from kvproof.spec.exits import ExitCode, UserError
+from kvproof.spec.progress import Shown
 from kvproof.spec.traces import archive, project, read
 from kvproof.spec.traces import summary as summaries
 from kvproof.spec.traces.declared import DECLARED
@@ -59,18 +59,8 @@ def command(
         return _list(as_json)
     declared = summaries.read_baseline(baseline, [law.id for law in all_laws.ALL]) if baseline is not None else ()
     chosen = list(_open(traces))
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn("replay"), BarColumn(), MofNCompleteColumn(), console=console, disable=not console.is_terminal
-    ) as bar:
-        task = bar.add_task("replay", total=len(chosen))
-        summary = summaries.replay_all(
-            chosen,
-            all_laws.ALL if judge else (),
-            declared,
-            profile,
-            lambda _: bar.advance(task),
-        )
+    with Shown("replay", len(chosen), quiet=as_json) as shown:
+        summary = summaries.replay_all(_shown(chosen, shown), all_laws.ALL if judge else (), declared, profile)
     if summary.stale:
         raise UserError(
             f"{baseline}: entries that excuse nothing any more, remove them: "
@@ -83,8 +73,17 @@ def command(
     if as_json:
         click.echo(json.dumps(_as_dict(summary, verdict), indent=1, sort_keys=True))
     else:
-        _print(summary, verdict, judge, bool(traces))
+        _print(summary, verdict, judge)
+        _print_last_line(summary, traces, _options(judge, baseline, profile))
     return verdict
+
+
+def _shown(recordings: Sequence[Recording], shown: Shown) -> Iterator[Recording]:
+    """Hand out the recordings one after the other, and show which one is replayed now."""
+    for recording in recordings:
+        shown.doing(recording.name)
+        yield recording
+        shown.advance()
 
 
 def _open(traces: tuple[str, ...]) -> Iterator[Recording]:
@@ -182,7 +181,7 @@ def _raised_as_dict(found: Raised) -> dict[str, Any]:
     }
 
 
-def _print(summary: Summary, verdict: ExitCode, judged: bool, chosen: bool) -> None:
+def _print(summary: Summary, verdict: ExitCode, judged: bool) -> None:
     console = Console(soft_wrap=True)
     for found in summary.divergences[:5]:
         print_divergence(console, found)
@@ -208,12 +207,26 @@ def _print(summary: Summary, verdict: ExitCode, judged: bool, chosen: bool) -> N
     for reason, count in sorted(summary.not_covered.items()):
         table.add_row(f"not covered: {reason}", str(count))
     console.print(table)
-    failing = [found.recording for found in summary.divergences] + [name for name, _ in summary.violations]
     console.print(f"verdict: {verdict.name.lower()}")
+
+
+def _options(judge: bool, baseline: Path | None, profile: str | None) -> list[str]:
+    """Return the options that decide what a replay finds, as they are written on a command line."""
+    words = [] if judge else ["--no-laws"]
+    if baseline is not None:
+        words += ["--baseline", str(baseline)]
+    if profile is not None:
+        words += ["--profile", profile]
+    return words
+
+
+def _print_last_line(summary: Summary, traces: tuple[str, ...], options: list[str]) -> None:
+    """Print the command that shows the first failure again, with the options of this one; or why nothing was decided."""
+    failing = [found.recording for found in summary.divergences] + [name for name, _ in summary.violations]
     if failing:
-        console.print(f"reproduce: kvproof replay {shlex.quote(failing[0])}", markup=False)
-    elif chosen and summary.not_covered:
-        console.print("some chosen recordings are not covered by the model yet")
+        click.echo(f"reproduce: kvproof replay {shlex.join([*options, failing[0]])}")
+    elif traces and summary.not_covered:
+        click.echo("some chosen recordings are not covered by the model yet")
 
 
 def print_divergence(console: Console, found: Divergence) -> None:

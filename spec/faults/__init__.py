@@ -52,8 +52,8 @@ ALL: tuple[Fault, ...] = (
 
 
 def by_id(name: str) -> Fault:
-    """Return the fault of this id. Raises FaultError that lists the known ones."""
+    """Return the fault of this id. Raises FaultError that names the nearest ones and the command that lists all."""
     for fault in ALL:
         if fault.id == name:
             return fault
-    raise FaultError(near.unknown("fault", name, [fault.id for fault in ALL]))
+    raise FaultError(near.unknown("fault", name, [fault.id for fault in ALL], "kvproof faults"))

@@ -98,8 +98,13 @@ ALL: tuple[Law, ...] = _in_order(
 
 
 def by_id(law: str) -> Law:
-    """Return the law of this id. Raises UserError that lists the known ones."""
+    """Return the law of this id. Raises UserError that names the nearest ones and the command that lists all."""
     for known in ALL:
         if known.id == law:
             return known
-    raise UserError(near.unknown("law", law, [known.id for known in ALL]))
+    raise UserError(near.unknown("law", law, [known.id for known in ALL], "kvproof laws"))
+
+
+def family(name: str) -> tuple[Law, ...]:
+    """Return the laws of the family of these letters, in any case (`HO`: HO-1 and on); none if there is no such family."""
+    return tuple(law for law in ALL if law.id.partition("-")[0].casefold() == name.casefold())

@@ -97,8 +97,8 @@ def test_the_jobs_of_a_check_cover_scopes_faults_and_recordings():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (Options(laws=("ZZ-1",)), "no law 'ZZ-1'; known: "),
-        (Options(fault="M-ZZ-1"), r"no fault 'M-ZZ-1'.*; known: "),
+        (Options(laws=("ZZ-1",)), r"no law 'ZZ-1'; `kvproof laws` lists the known ones$"),
+        (Options(fault="M-ZZ-1"), r"no fault 'M-ZZ-1' \(did you mean .*; `kvproof faults` lists the known ones$"),
         (Options(scope="zz"), "no scope 'zz'; known: "),
     ],
 )
@@ -195,6 +195,14 @@ def test_one_fault_at_a_time(capsys):
 
 def test_ids_are_known_in_any_case():
     assert check.named_laws(("cc-3", "CC-3", "guard", "zz-1")) == ("CC-3", rules.GUARD, "zz-1")
+
+
+def test_a_family_stands_for_its_laws(capsys):
+    assert check.named_laws(("ip", "IP-2", "CC-3")) == ("IP-1", "IP-2", "IP-3", "IP-4", "IP-5", "CC-3")
+    assert cli.main(["check", "--law", "COW", "--scope", "fa4", "--quick", "--processes", "1"]) == ExitCode.UNDETERMINED
+    said = capsys.readouterr().out
+    assert re.search(r"COW +walk .* \d of 7 ", said)
+    assert not re.search(r"^ *PC ", said, re.MULTILINE)
 
 
 def test_a_law_that_does_not_catch_the_fault_is_named_whether_it_should_or_not(capsys):

@@ -121,9 +121,10 @@ def test_a_module_may_be_named() -> None:
         assert vars(pools)["find"] is replacement
 
 
-def test_an_unknown_fault_lists_the_known_ones() -> None:
-    with pytest.raises(FaultError, match="M-COW-10"):
-        faults.by_id("M-NOTHING-1")
+def test_an_unknown_fault_is_answered_with_the_nearest_ones_and_no_wall() -> None:
+    with pytest.raises(FaultError, match=r"did you mean M-COW-9.*`kvproof faults` lists the known ones$") as refused:
+        faults.by_id("M-COW-19")
+    assert len(str(refused.value)) < 120
 
 
 # --- each changes something ---------------------------------------------------------------------------------------
@@ -246,6 +247,31 @@ def test_json_has_every_field(capsys: pytest.CaptureFixture[str]) -> None:
     assert tail["laws"] == ["LV-10"]
     source = next(entry for entry in listed if entry["id"] == "M-COW-5")
     assert source["replaces"] == ["kvproof.core.work.queue_copy", "kvproof.core.plans.copy_ends"]
+
+
+def test_one_fault_is_said_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    """`kvproof faults ID`: what it replaces, its laws, scopes and source; the case does not matter."""
+    assert cli.main(["faults", "m-cow-5", "M-TAIL-4", "M-COW-5"]) == 0
+    first, second = capsys.readouterr().out.split("\n\n")
+    said = first.splitlines()
+    fault = faults.by_id("M-COW-5")
+    assert said[:3] == ["M-COW-5", fault.summary, f"source: {fault.source}"]
+    assert "replaces: kvproof.core.work.queue_copy, kvproof.core.plans.copy_ends" in said
+    assert f"  {fault.laws[0]}: {LAWS[fault.laws[0]].sentence}" in said
+    assert any(line.endswith(": " + ", ".join(fault.scopes)) for line in said)
+    assert f"shortest known counterexample: {LENGTHS['M-COW-5']} actions" in said
+    assert "replaces: profile prompt_tail = P" in second
+    assert cli.main(["faults", "M-TAIL-4", "--json"]) == 0
+    assert [entry["id"] for entry in json.loads(capsys.readouterr().out)] == ["M-TAIL-4"]
+    assert cli.main(["faults", "M-TAIL-4", "--write", "x"]) == 1
+    assert cli.main(["faults", "M-TAIL-44"]) == 1
+    assert "did you mean M-TAIL-4" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("fault", faults.ALL, ids=IDS)
+def test_the_semantics_has_the_row_that_is_named_for_the_scenario(fault: Fault) -> None:
+    rows = (ROOT / "docs/semantics.md").read_text(encoding="utf-8").split("# 6. Historic faults")[1].split("# 7. ")[0]
+    assert f"\n| {fault.id} |" in rows
 
 
 def test_write_replaces_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -507,5 +507,5 @@ def test_laws_are_found_by_id():
     assert by_id("HB-15").mark == "C"
     assert len({law.id for law in ALL}) == len(ALL)
     assert set(LAWS) >= OWN
-    with pytest.raises(UserError, match=r"HB-99.*known: TB-1, .*LV-10"):
+    with pytest.raises(UserError, match=r"HB-99.*did you mean HB-9 .*`kvproof laws` lists the known ones$"):
         by_id("HB-99")

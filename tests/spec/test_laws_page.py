@@ -67,6 +67,16 @@ def test_one_law_is_said_in_full():
     assert [entry["id"] for entry in json.loads(as_json.output)] == ["DS-6"]
 
 
+def test_a_family_lists_its_laws():
+    """`kvproof laws HO`: a table of its laws alone; beside an id each law is said in full, once."""
+    said = CliRunner().invoke(command, ["ho", "IP"])
+    assert said.exit_code == 0
+    listed = re.findall(r"^│ ([A-Z]+-\d+) ", said.output, re.MULTILINE)
+    assert listed == [law.id for law in laws.ALL if law.id.startswith(("HO-", "IP-"))]
+    mixed = CliRunner().invoke(command, ["IP", "IP-2", "CC-3"])
+    assert re.findall(r"^([A-Z]+-\d) \[", mixed.output, re.MULTILINE) == [*(f"IP-{n}" for n in range(1, 6)), "CC-3"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -350,6 +351,21 @@ def test_command_holds_and_refutes(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "expected  [1, 2]" in out
     assert "recorded  [2, 1]" in out
     assert out.rstrip().splitlines()[-1] == f"reproduce: kvproof replay {file}"
+
+
+def test_the_line_that_reproduces_keeps_the_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Profile, baseline and `--no-laws` decide what is found; the line under the table has them, and finds it again."""
+    lines = lines_of("d_cow_dcp2")
+    lines[6]["result"]["zeroed"] = [2, 1]
+    file, excuses = tmp_path / "bad one.ndjson", tmp_path / "base.json"
+    file.write_text("\n".join(json.dumps(line) for line in lines) + "\n")
+    excuses.write_text(json.dumps({"format": "kvproof-baseline", "version": 1, "violations": []}))
+    options = ["--no-laws", "--baseline", str(excuses), "--profile", "vllm-0.33.0"]
+    assert main(["replay", str(file), *options]) == ExitCode.REFUTED
+    last = capsys.readouterr().out.rstrip().splitlines()[-1]
+    assert last == f"reproduce: kvproof replay {shlex.join(options)} '{file}'"
+    assert main(shlex.split(last)[2:]) == ExitCode.REFUTED
+    assert capsys.readouterr().out.rstrip().splitlines()[-1] == last
 
 
 def test_command_json_and_uncovered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,74 @@
+"""What long work says while it runs, on standard error: a bar on a terminal, a plain line now and then off it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+PLAIN_SECONDS = 15.0
+"""Off a terminal there is a line every so many seconds; work that is shorter says nothing."""
+
+
+class Shown:
+    """The display of one piece of long work, `n of total`; used as a context manager.
+
+    With ``quiet`` nothing is said off a terminal. A worker thread only reads and prints: it decides nothing.
+    """
+
+    def __init__(self, what: str, total: int, *, quiet: bool = False) -> None:
+        self._what, self._total, self._quiet = what, total, quiet
+        self._doing, self._done, self._began = "", 0, time.monotonic()
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+
+    def __enter__(self) -> Self:
+        console = Console(stderr=True)
+        if console.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+            self._bar = Progress(*columns, console=console)
+            self._task = self._bar.add_task(self._what, total=self._total)
+            self._bar.start()
+        elif not self._quiet:
+            self._thread = threading.Thread(target=self._say_now_and_then, daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self._bar is not None:
+            self._bar.stop()
+
+    def doing(self, what: str) -> None:
+        """Say what is done now."""
+        self._doing = what
+        if self._bar is not None:
+            self._bar.update(self._task, description=f"{self._what}: {what}")
+
+    def advance(self) -> None:
+        """Count one more as done."""
+        self._done += 1
+        if self._bar is not None:
+            self._bar.advance(self._task)
+
+    def line(self) -> str:
+        """Return the plain line: what is done, n of m, seconds since the start."""
+        doing = f": {self._doing}" if self._doing else ""
+        return f"{self._what}{doing}; {self._done} of {self._total} done, {time.monotonic() - self._began:.0f} s"
+
+    def _say_now_and_then(self) -> None:
+        while not self._over.wait(PLAIN_SECONDS):
+            try:
+                click.echo(self.line(), file=sys.stderr)
+            except (OSError, ValueError):  # nobody reads it any more: the work goes on
+                return

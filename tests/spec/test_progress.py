@@ -1,0 +1,86 @@
+"""What long work says on standard error while it runs."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+
+import pytest
+
+from kvproof.spec import check, cli, progress
+from kvproof.spec.check import Options
+from kvproof.spec.exits import ExitCode
+from kvproof.spec.progress import Shown
+
+LONG = ["check", "--fault", "M-GEO-2", "--law", "CC-3", "--scope", "fa4", "--quick"]
+PLAIN = r"check: M-GEO-2, CC-3: walk \d+ of at most 30; 0 of 1 done, \d+ s"
+
+
+def said_within(seconds: float, said: Callable[[], str]) -> str:
+    """Wait until something is said, at most so many seconds."""
+    text, until = "", time.monotonic() + seconds
+    while not text and time.monotonic() < until:
+        time.sleep(0.005)
+        text = said()
+    return text
+
+
+def test_a_plain_line_says_what_is_done_how_far_and_since_when(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.02)
+    with Shown("replay", 3) as shown:
+        shown.advance()
+        shown.doing("m12")
+        text = said_within(10, lambda: capsys.readouterr().err)
+    assert text.splitlines()[-1] == "replay: m12; 1 of 3 done, 0 s"
+    capsys.readouterr()
+    time.sleep(0.1)
+    assert capsys.readouterr().err == ""
+
+
+def test_short_work_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert progress.PLAIN_SECONDS >= 15
+    with Shown("replay", 1) as shown:
+        shown.doing("m12")
+        shown.advance()
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "")
+
+
+def test_a_search_says_how_far_it_is_but_not_beside_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.01)
+    assert cli.main(LONG) == ExitCode.UNDETERMINED
+    assert re.search(PLAIN, capsys.readouterr().err)
+    assert cli.main([*LONG, "--json"]) == ExitCode.UNDETERMINED
+    assert "walk" not in capsys.readouterr().err
+
+
+def test_a_replay_names_the_recording_at_hand_but_not_beside_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.001)
+    assert cli.main(["replay", "d_cow_dcp2", "m12605_fa_mamba_dcp4"]) == ExitCode.HOLDS
+    assert re.search(r"replay: \S*d_cow_dcp2\S*; 0 of 2 done, \d+ s", capsys.readouterr().err)
+    assert cli.main(["replay", "d_cow_dcp2", "--json"]) == ExitCode.HOLDS
+    assert capsys.readouterr().err == ""
+
+
+def test_jobs_of_one_process_are_named_when_they_begin() -> None:
+    begun: list[str] = []
+    finished: list[str] = []
+    options = Options(scope="fa4", quick=True, laws=("PC-1",), processes=1)
+    check.run(options, lambda job: finished.append(job.name), begun.append)
+    assert begun == finished == ["walk fa4", "machine fa4"]
+
+
+def test_laws_that_are_not_named_for_the_fault_are_announced_as_a_long_search(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(LONG) == ExitCode.UNDETERMINED
+    captured = capsys.readouterr()
+    assert captured.err.startswith("CC-3: not named for M-GEO-2, whose laws are TB-12; the search may take long")
+    assert "not caught by CC-3" in captured.out
+    assert cli.main(["check", "--fault", "M-GEO-2", "--law", "TB-12"]) == ExitCode.REFUTED
+    assert capsys.readouterr().err == ""
