@@ -21,7 +21,8 @@ from tests.offloading import FULL, MAMBA, WINDOW, hosted
 
 def stored(prompt: int = 50, *chunks: int, **settings: Any) -> Loading:
     """N=4, FA16 (E=64), Mamba16: request 0 is on the host, the device's keys are gone (G2)."""
-    driver = Loading(hosted(Group(FULL, 16), Group(MAMBA, 16), **({"dcp_size": 4} | settings)))
+    sizes: dict[str, Any] = {"dcp_size": 4, **settings}
+    driver = Loading(hosted(Group(FULL, 16), Group(MAMBA, 16), **sizes))
     driver.submit(0, prompt)
     driver.store(0, *(chunks or (48, 2)))
     driver.wipe()
