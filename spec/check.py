@@ -65,7 +65,7 @@ class Budget:
     fault_walks: int
 
 
-FULL = Budget(walks=24, examples=24, machine_steps=50, named_walks=250, fault_walks=60)
+FULL = Budget(walks=20, examples=24, machine_steps=50, named_walks=250, fault_walks=60)
 QUICK = Budget(walks=12, examples=10, machine_steps=30, named_walks=250, fault_walks=30)
 
 
