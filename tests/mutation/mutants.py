@@ -20,6 +20,8 @@ SKIPPED_FILES = {"errors.py", "base.py", "__init__.py", "actions.py", "records.p
 SKIPPED_OPERATORS = ("core/VariableReplacer", "core/VariableInserter", "core/ExceptionReplacer", "core/RemoveDecorator")
 # Replacing a comparison by an identity test is one of them: small integers compare the same, larger ones by accident.
 ABSURD_OPERATORS = ("_Is", "_IsNot", "Pow", "RShift", "LShift", "BitOr", "BitAnd", "BitXor", "Invert")
+# Members of an enumeration are equal exactly if they are the same.
+SAME_OPERATORS = ("ReplaceComparisonOperator_Is_Eq", "ReplaceComparisonOperator_IsNot_NotEq")
 
 Place = tuple[int, int]
 
@@ -40,7 +42,10 @@ def files() -> list[Path]:
 
 
 def _invisible(tree: ast.AST) -> list[tuple[Place, Place]]:
-    """Source ranges that no oracle sees: annotations, docstrings, refusal texts, attribute defaults of classes."""
+    """Source ranges that no oracle sees: annotations, docstrings, refusal texts, attribute defaults of classes, flags.
+
+    The flags are ``slots`` of a decorator and ``strict`` of ``zip``: they decide what happens to a wrong program.
+    """
     spans: list[tuple[Place, Place]] = []
 
     def hide(node: ast.AST) -> None:
@@ -49,6 +54,12 @@ def _invisible(tree: ast.AST) -> list[tuple[Place, Place]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
             hide(node.annotation)
+        if isinstance(node, ast.keyword) and node.arg in ("slots", "strict"):
+            hide(node)
+        if isinstance(node, ast.ClassDef):
+            for statement in node.body:
+                if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+                    hide(statement.value)
         if isinstance(node, ast.FunctionDef):  # its signature: annotations, and the stars of keyword-only parameters
             first = node.body[0]
             spans.append(((node.lineno, node.col_offset), (first.lineno, first.col_offset)))
@@ -89,6 +100,8 @@ def _of_file(path: Path) -> Iterator[Mutant]:
         if operator_name in SKIPPED_OPERATORS or operator_name.endswith(ABSURD_OPERATORS):
             continue
         if operator_name.startswith("core/ReplaceBinaryOperator_BitOr"):
+            continue
+        if operator_name.endswith(SAME_OPERATORS):
             continue
         operator = plugins.get_operator(operator_name)()
         occurrence = 0

@@ -74,6 +74,13 @@ def test_a_full_host_is_noticed_once() -> None:
     assert again.notices == ()
 
 
+def test_a_stored_handoff_gives_no_notice() -> None:
+    """Only a handoff that finds no room is noticed (CN-6)."""
+    built = drained(((0, 1, 2, 16),), host_blocks=2).do(act.BuildMetadata())
+    assert [entry[2] for entry in outcomes(built)] == ["stored"]
+    assert built.notices == ()
+
+
 @pytest.mark.parametrize("between", [True, False])
 def test_handoffs_of_a_preempted_request_vanish(between: bool) -> None:
     """What was published and not drained goes with the request, in the plan or between plans (T23, T31)."""
