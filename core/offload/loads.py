@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import evolve
 
 from kvproof.core import actions as act
-from kvproof.core import contents, freeing, geometry, kinds
+from kvproof.core import contents, freeing, kinds, reachability
 from kvproof.core import pool as pools
 from kvproof.core.config import Config
 from kvproof.core.errors import ContractBroken, LoadMismatch, NothingLoaded
@@ -112,12 +112,12 @@ def local_prefix(world: World, request: Request, pending: PendingHit) -> int:
 
 def first_column(size: int, start: int) -> int:
     """Return the column of the first block behind ``start`` tokens, in blocks of ``size`` tokens (T29, LD-1, M-LOAD-2)."""
-    return start // size
+    return reachability.load_range(start, 0, size)[0]
 
 
 def blocks_taken(size: int, accepted: int) -> int:
     """Return how many blocks of a group hold ``accepted`` tokens: the last one may be filled partly (T29, LD-1, M-LOAD-1)."""
-    return geometry.ceil_div(accepted, size)
+    return reachability.load_range(0, accepted, size)[1]
 
 
 def is_copied(block: int) -> bool:

@@ -5,9 +5,12 @@ One stream per direction, first in first out. Bytes move when the driver runs a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from attrs import evolve
 
 from kvproof.core import contents
+from kvproof.core.contents import Cells
 from kvproof.core.errors import TransferOrder
 from kvproof.core.offload.settings import Offload
 from kvproof.core.offload.state import NONE, Host, Load, Stage, Store
@@ -122,22 +125,29 @@ def check_order(what: str, stages: dict[int, Stage], event: int) -> None:
         )
 
 
+def moved(
+    source: tuple[Cells, ...], destination: tuple[Cells, ...], rows: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]
+) -> tuple[Cells, ...]:
+    """Return a tier's contents after whole-block copies from the other: per row (source blocks, destination blocks)."""
+    memory = list(destination)
+    for blocks, targets in rows:
+        for block, target in zip(blocks, targets, strict=True):
+            memory[target] = contents.copy_block(source[block], memory[target])
+    return tuple(memory)
+
+
 def copy_store(world: World, event: int) -> World:
     """Copy the blocks of a store to the host, whole, of every rank (CC-5)."""
     host = world.host
     assert host is not None, "only a world with a host tier has stores"
-    memory = list(host.contents)
-    for store in (*host.stores, *host.abandoned_stores):
-        if store.event == event:
-            for source, destination in zip(store.device, store.host, strict=True):
-                memory[destination] = contents.copy_block(world.contents[source], memory[destination])
+    rows = [(store.device, store.host) for store in (*host.stores, *host.abandoned_stores) if store.event == event]
 
     def copied(store: Store) -> Store:
         return evolve(store, stage=Stage.COPIED) if store.event == event else store
 
     host = evolve(
         host,
-        contents=tuple(memory),
+        contents=moved(world.contents, host.contents, rows),
         stores=tuple(copied(store) for store in host.stores),
         abandoned_stores=tuple(copied(store) for store in host.abandoned_stores),
     )
@@ -148,18 +158,15 @@ def copy_load(world: World, event: int) -> World:
     """Copy the blocks of all loads of an event to the device, whole, of every rank (CC-6)."""
     host = world.host
     assert host is not None, "only a world with a host tier has loads"
-    memory = list(world.contents)
-    for load in (*host.loads, *host.abandoned_loads):
-        if load.event == event:
-            for source, destination in zip(load.host, load.device, strict=True):
-                memory[destination] = contents.copy_block(host.contents[source], memory[destination])
+    rows = [(load.host, load.device) for load in (*host.loads, *host.abandoned_loads) if load.event == event]
 
     def copied(load: Load) -> Load:
         return evolve(load, stage=Stage.COPIED) if load.event == event else load
 
+    memory = moved(host.contents, world.contents, rows)
     host = evolve(
         host,
         loads=tuple(copied(load) for load in host.loads),
         abandoned_loads=tuple(copied(load) for load in host.abandoned_loads),
     )
-    return evolve(world, contents=tuple(memory), host=host)
+    return evolve(world, contents=memory, host=host)
