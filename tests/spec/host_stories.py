@@ -92,10 +92,15 @@ class HostRun(Run):
 # --- tampering ----------------------------------------------------------------------------------------------------------
 
 
+def host(world: World) -> Any:
+    """Return the host side of a world that has one."""
+    assert world.host is not None
+    return world.host
+
+
 def with_host(world: World, **changes: Any) -> World:
     """Return a world with a changed host side."""
-    assert world.host is not None
-    return evolve(world, host=evolve(world.host, **changes))
+    return evolve(world, host=evolve(host(world), **changes))
 
 
 def with_host_pool(world: World, **changes: Any) -> World:

@@ -25,6 +25,7 @@ from tests.spec.host_stories import (
     FULL,
     MAMBA,
     HostRun,
+    host,
     hosted,
     with_host,
     with_host_pool,
@@ -179,11 +180,6 @@ def moment(name: str) -> Moment:
 
 
 # --- tampering ----------------------------------------------------------------------------------------------------------
-
-
-def host(world: World) -> Any:
-    assert world.host is not None
-    return world.host
 
 
 def counted(**changes: int) -> Tamper:

@@ -21,7 +21,7 @@ from kvproof.spec import faults
 from kvproof.spec.faults.base import planted
 from kvproof.spec.laws.base import Moment
 from tests.spec import stories
-from tests.spec.host_stories import HostRun, hosted, with_host, with_host_content, with_host_pool, with_load
+from tests.spec.host_stories import HostRun, host, hosted, with_host, with_host_content, with_host_pool, with_load
 from tests.spec.stories import Moments, Tamper, acted, after, both, put, recorded, with_content, with_plan, with_pool
 
 TOKENS = 11
@@ -137,11 +137,6 @@ def moment(name: str) -> Moment:
     """A moment by story and name."""
     story, _, rest = name.partition(": ")
     return STORIES[story]()[rest]
-
-
-def host(world: World) -> Any:
-    assert world.host is not None
-    return world.host
 
 
 def pairs(*found: tuple[int, int, int, int]) -> Tamper:
