@@ -12,22 +12,10 @@ from attrs import frozen
 from kvproof.core.config import VLLM_0_33_0
 from kvproof.spec.traces import format as trace_format
 from kvproof.spec.traces import project
-from kvproof.spec.traces.format import Config, GroupConfig, HostConfig, SchedulerConfig
+from kvproof.spec.traces.format import Config, ConnectorConfig, GroupConfig, HostConfig, SchedulerConfig
 
 AMPLE = 6.0
 """Sequences of the greatest length in a pool that scripts hardly fill."""
-
-
-@frozen(slots=True)
-class Connector:
-    """A test connector in the place of the host tier.
-
-    ``divergent``: it says that it can use a divergent local hit (T13). ``tokens``: how many external tokens it claims behind a
-    local hit, 0 for none.
-    """
-
-    divergent: bool
-    tokens: int = 0
 
 
 @frozen(slots=True)
@@ -40,17 +28,20 @@ class Scope:
 
     name: str
     config: Config
-    covers: str
-    leaves_out: str
-    connectors: tuple[Connector, ...] = ()
+    covers: str = ""
+    leaves_out: str = ""
     quick: bool = False
     ample: bool = False
 
     def header(self) -> dict[str, Any]:
         """Return the configuration as a release's process reads it: JSON values."""
-        fields: dict[str, Any] = msgspec.to_builtins(self.config)
-        fields["connectors"] = [{"divergent": one.divergent, "tokens": one.tokens} for one in self.connectors]
-        return fields
+        return header(self.config)
+
+
+def header(config: Config) -> dict[str, Any]:
+    """Return a configuration as a release's process reads it: JSON values."""
+    fields: dict[str, Any] = msgspec.to_builtins(config)
+    return fields
 
 
 def full(block: int, sharded: bool = True, *, draft: bool = False) -> GroupConfig:
@@ -121,6 +112,7 @@ def configured(
     threshold: int = 0,
     whole: bool = False,
     batches: int = 1,
+    connectors: Sequence[ConnectorConfig] = (),
 ) -> Config:
     """Return a header configuration with its derived sizes (2.1 to 2.4).
 
@@ -149,6 +141,7 @@ def configured(
         max_running=running,
         seed=0,
         scheduler=SchedulerConfig(policy, runner, threshold, whole, batches),
+        connectors=list(connectors) or None,
     )
     return resolved(msgspec.structs.replace(config, num_device_blocks=1 + math.ceil(room * one_sequence(config))))
 

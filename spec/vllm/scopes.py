@@ -1,8 +1,8 @@
 """Configurations of a real scheduler under which generated scripts run.
 
-A scope is the header's configuration of a scheduler-level recording (docs/trace-format.md, section 2) and, where test connectors
-take the place of a host tier, what each of them says. They are the group sets and settings of docs/semantics.md, section 10, and
-the shapes of the deployments (docs/deployments.md) scaled down, so that a prompt of some tens of tokens passes several boundaries.
+A scope is the header's configuration of a scheduler-level recording (docs/trace-format.md, section 2). They are the group sets
+and settings of docs/semantics.md, section 10, and the shapes of the deployments (docs/deployments.md) scaled down, so that a
+prompt of some tens of tokens passes several boundaries.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 from kvproof.spec import near
 from kvproof.spec.exits import UserError
-from kvproof.spec.traces.format import GroupConfig
+from kvproof.spec.traces.format import ConnectorConfig, GroupConfig
 from kvproof.spec.vllm import scopes_random
-from kvproof.spec.vllm.scope_parts import AMPLE, Connector, Scope, chunked, configured, eager, full, lazy, mamba, sliding
+from kvproof.spec.vllm.scope_parts import AMPLE, Scope, chunked, configured, eager, full, lazy, mamba, sliding
 
-__all__ = ["ALL", "LEFT_OUT", "Connector", "Scope", "by_name", "chosen"]
+__all__ = ["ALL", "LEFT_OUT", "Scope", "by_name", "chosen"]
 
 NO_HOST = "no host tier"
 NO_DRAFTS = "no drafts"
@@ -26,12 +26,11 @@ def _scope(
     covers: str,
     leaves_out: str,
     *groups: GroupConfig,
-    connectors: tuple[Connector, ...] = (),
     quick: bool = False,
     **settings: Any,
 ) -> Scope:
     room = settings.get("room", 1.0)
-    return Scope(name, configured(name, *groups, **settings), covers, leaves_out, connectors, quick, ample=room >= AMPLE)
+    return Scope(name, configured(name, *groups, **settings), covers, leaves_out, quick, ample=room >= AMPLE)
 
 
 def _attention() -> list[Scope]:
@@ -253,7 +252,7 @@ def _recurrent() -> list[Scope]:
         ),
         _scope(
             "fa2-m4-n4-lazy",
-            "recurrent blocks smaller than an effective attention block at four ranks, stored lazily, events on, two steps ahead",
+            "recurrent blocks smaller than an effective attention block at four ranks, stored lazily, events on",
             f"{NO_DRAFTS}, one worker",
             full(2),
             mamba(4),
@@ -368,7 +367,7 @@ def _connected() -> list[Scope]:
             f"{NO_HOST}, {NO_DRAFTS}",
             full(4),
             mamba(4),
-            connectors=(Connector(False),),
+            connectors=(ConnectorConfig(False, 0),),
             length=64,
             budget=24,
             room=1.5,
@@ -380,7 +379,7 @@ def _connected() -> list[Scope]:
             f"{NO_HOST}, {NO_DRAFTS}; synchronous loads",
             full(4),
             mamba(4),
-            connectors=(Connector(True, 4),),
+            connectors=(ConnectorConfig(True, 4),),
             length=64,
             budget=24,
             room=1.5,
@@ -392,7 +391,7 @@ def _connected() -> list[Scope]:
             full(4),
             mamba(4),
             ranks=2,
-            connectors=(Connector(True, 8), Connector(False)),
+            connectors=(ConnectorConfig(True, 8), ConnectorConfig(False, 0)),
             length=64,
             budget=32,
             room=1.5,

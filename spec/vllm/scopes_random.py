@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 from random import Random
 
-from kvproof.spec.traces.format import GroupConfig, HostConfig
+from kvproof.spec.traces.format import ConnectorConfig, GroupConfig, HostConfig
 from kvproof.spec.vllm.scope_parts import (
     AMPLE,
-    Connector,
     Scope,
     chunked,
     configured,
@@ -61,8 +60,9 @@ def scope(seed: int) -> Scope:
         threshold=draw.choice((0, 0, 0, base, span)),
         whole=draw.random() < 0.25,
         batches=draw.choice((1, 1, 1, 2)),
+        connectors=connectors,
     )
-    return Scope(name, config, "drawn at random", "what `scopes.LEFT_OUT` lists", connectors, ample=roomy)
+    return Scope(name, config, "drawn at random", "what `scopes.LEFT_OUT` lists", ample=roomy)
 
 
 def _random_groups(draw: Random, ranks: int, base: int, drafts: int, eagle: bool) -> list[GroupConfig]:
@@ -92,7 +92,7 @@ def _random_clip(draw: Random, groups: Sequence[GroupConfig]) -> int:
 
 def _random_offload(
     draw: Random, groups: Sequence[GroupConfig], roomy: bool, length: int, smallest: int
-) -> tuple[HostConfig | None, tuple[Connector, ...]]:
+) -> tuple[HostConfig | None, tuple[ConnectorConfig, ...]]:
     kind = draw.choice(("none", "eager", "eager", "eager", "lazy", "lazy", "connectors"))
     events = draw.random() < 0.3
     blocks = 8 * len(groups) * math.ceil(length / smallest) if roomy else draw.choice((3, 5, 9, 20, 40))
@@ -102,5 +102,5 @@ def _random_offload(
         return lazy(blocks, events=events), ()
     if kind == "connectors" and any(group.kind == "mamba" for group in groups):
         count = draw.choice((1, 1, 2))
-        return None, tuple(Connector(draw.random() < 0.5, draw.choice((0, 0, smallest))) for _ in range(count))
+        return None, tuple(ConnectorConfig(draw.random() < 0.5, draw.choice((0, 0, smallest))) for _ in range(count))
     return None, ()

@@ -1,7 +1,7 @@
 """Random inputs of a real scheduler: a script of submits, steps, outputs, completions, aborts and resets per seed.
 
-An operation is a list of JSON values. It is *total*: what does not apply when its turn comes is skipped by the process that runs the
-script and leaves no line, so any part of a script is a script (which shrinking uses).
+An operation is a list of JSON values. It is *total*: what does not apply when its turn comes is skipped by the process that
+runs the script and leaves no line, so any part of a script is a script (which shrinking uses).
 
     ["submit", tokens, max_tokens, priority]   requests are named r0, r1, ... in order of submission
     ["step"]                                   one scheduling pass
@@ -96,9 +96,9 @@ def planned_steps(script: Script) -> int:
 class Habits:
     """How one script behaves; the numbers are probabilities or weights, drawn once per script.
 
-    ``prompts``: weights of a fresh prompt, an identical one, a longer, a shorter and a branched one. ``completions``: how likely
-    each kind of completion is delivered after a step; with ``held`` none is before everything settles. ``experiment``: settle,
-    make the device forget or fill it with other prompts, and send something known again.
+    ``prompts``: weights of a fresh prompt, an identical one, a longer, a shorter and a branched one. ``store``, ``load``: how
+    likely each kind of completion is delivered after a step; with ``held`` none is before everything settles. ``experiment``:
+    settle, make the device forget or fill it with other prompts, and send something known again.
     """
 
     prompts: tuple[float, float, float, float, float]
@@ -226,7 +226,7 @@ class _Writer:
         self.waiting = 0
 
     def experiment(self) -> None:
-        """Send something known again after all has settled, with the device reset, or filled with other prompts, or as it is."""
+        """Send something known again after all has settled, the device reset, or filled with other prompts, or as it is."""
         draw = self.draw
         self.settle()
         tokens = draw.choice(self.known)
