@@ -39,7 +39,7 @@ references and free queue; the host's pool and transfers; the counters of handof
 
 @frozen(slots=True)
 class After:
-    """The recorded state after an action; where an operation is several actions, ``parts`` are those that hold after this one."""
+    """The recorded state after an action. Of an operation with several actions only ``parts`` hold after this one."""
 
     state: RecordedState
     parts: frozenset[str] = PARTS
