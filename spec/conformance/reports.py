@@ -24,8 +24,8 @@ class Verdict(Enum):
 class LawVerdict:
     """What is known about one law (or rule of generation) on this implementation.
 
-    ``why`` is a sentence for people: the evidence, or why nothing can be said. ``judged`` counts how often the law's premise was
-    true and everything it asks for was shown; ``hidden`` how often it asked for something that is not shown, by the name of what
+    ``why`` is a sentence for people: the evidence, or why nothing can be said. ``judged`` counts how often the premise was
+    true and all that the law asks for was shown; ``hidden`` how often it asked for something that is not shown, by its name
     (``Shows``). ``bent`` counts violations that a declared profile field explains, ``explained`` are the undeclared fields that
     would bend the law, as ``field = value``.
     """
