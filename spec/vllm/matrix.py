@@ -42,7 +42,7 @@ QUICK_SHRINK_RUNS = 120
 
 @frozen(slots=True)
 class Options:
-    """What to run. Empty ``laws``: all of them; ``scope``: only that one; ``number``: only that case of it; ``case``: only this.
+    """What to run. Empty ``laws``: all; ``scope``: only that one; ``number``: only that case of it; ``case``: only this one.
 
     ``steps``: scheduler steps in all, about. ``subjects``: rows and geometry, too. ``shrink_runs``: bound of runs per law.
     """

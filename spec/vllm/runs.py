@@ -61,8 +61,8 @@ class Case:
 class Breach:
     """A law that did not hold: ``operation`` is the index of the recording's line, -1: the run as a whole.
 
-    ``values``: expected, actual and the places, as text. ``bent``: a field of the followed profile bends the law. ``exact``: the
-    model under that profile had predicted everything up to here.
+    ``values``: expected, actual and the places, as text. ``bent``: a field of the followed profile bends the law. ``exact``:
+    the model under that profile had predicted everything up to here.
     """
 
     law: str
@@ -77,8 +77,8 @@ class Breach:
 class Outcome:
     """What came of one case; all of it can be sent between processes.
 
-    ``steps``: scheduler steps. ``premises``: per law how often it was judged; ``hidden``: (law, what) -> how often it could not be.
-    ``differences``: where the release did not do what the model predicts, no violation by itself; ``difference``: the first.
+    ``steps``: scheduler steps. ``premises``: per law how often it was judged; ``hidden``: (law, what) -> how often it could not
+    be. ``differences``: where the release did not do what the model predicts, no violation by itself; ``difference``: the first.
     ``unsupported``: why the release cannot run the scope at all. ``failure``: how the run ended early (an exception's text, a
     hang, a crash). ``lines``: the recording, kept where it is asked for.
     """
