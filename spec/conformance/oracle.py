@@ -79,6 +79,7 @@ class Oracle:
     _found: dict[str, LawFinding] = field(factory=dict)
     _by_action: dict[type[Action], tuple[Law, ...]] = field(factory=dict)
     _profile: Profile | None = None
+    _partial: bool = False
 
     def __init__(
         self,
@@ -87,11 +88,19 @@ class Oracle:
         shows: Iterable[Shows],
         null_block: int = 0,
         profile: Profile | None = None,
+        *,
+        partial: bool = False,
     ) -> None:
         """Begin with a run under a configuration; see ``Shadow``."""
         shown = frozenset(shows)
         self.__attrs_init__(  # type: ignore[attr-defined]
-            laws, config, shown, null_block, Shadow(config, shown, null_block, profile), profile=profile
+            laws,
+            config,
+            shown,
+            null_block,
+            Shadow(config, shown, null_block, profile, partial=partial),
+            profile=profile,
+            partial=partial,
         )
         self._found = {law.id: LawFinding(law) for law in laws}
         for law in laws:
@@ -101,7 +110,7 @@ class Oracle:
     def restart(self, config: Config | None = None) -> None:
         """Begin another run, with another configuration if one is given."""
         self.config = self.config if config is None else config
-        self.shadow = Shadow(self.config, self.shows, self.null_block, self._profile)
+        self.shadow = Shadow(self.config, self.shows, self.null_block, self._profile, partial=self._partial)
         self.position = 0
 
     def outward(self, action: Action) -> Action:

@@ -43,13 +43,14 @@ PHASES: dict[type[Action], Phase] = {
 
 @frozen(slots=True)
 class Seen:
-    """One action of an implementation: the moment for the laws, what the model had predicted otherwise, and what makes
-    following it unsure, in words.
+    """One action of an implementation: the moment for the laws, what the model had predicted otherwise, what makes
+    following it unsure, in words, and its record with nothing hidden (None: refused).
     """
 
     moment: Moment
     differences: tuple[Difference, ...] = ()
     problems: tuple[str, ...] = ()
+    record: Record | None = None
 
 
 @define(slots=True)
@@ -66,17 +67,30 @@ class Shadow:
     mask: Mask
     reader: Reader
     _overriding: Overriding
+    _partial: bool = False
     _judged: World = field(init=False)
     _looked: bool = False
 
-    def __init__(self, config: Config, shows: Iterable[Shows], null_block: int = 0, profile: Profile | None = None) -> None:
-        """Begin a run. ``profile`` is that of the prediction if it is not the configuration's; ``null_block`` the adapter's."""
+    def __init__(
+        self,
+        config: Config,
+        shows: Iterable[Shows],
+        null_block: int = 0,
+        profile: Profile | None = None,
+        *,
+        partial: bool = False,
+    ) -> None:
+        """Begin a run. ``profile`` is that of the prediction if it is not the configuration's; ``null_block`` the adapter's.
+
+        ``partial``: what is declared is shown at some actions and not at others (a recording shows states where operations end);
+        between them the prediction stands.
+        """
         if profile is not None and profile != config.profile:
             config = configs.reconfigure(config, profile=profile)
         reader = Reader.of(config, null_block)
         world = new_world(config)
         mask = Mask.of(config, shows)
-        self.__attrs_init__(config, mask.shows, world, mask, reader, Overriding(reader))  # type: ignore[attr-defined]
+        self.__attrs_init__(config, mask.shows, world, mask, reader, Overriding(reader), partial)  # type: ignore[attr-defined]
         self._judged = mask.world(world)
 
     def outward(self, action: Action) -> Action:
@@ -85,7 +99,8 @@ class Shadow:
 
     def observe(self, action: Action, observation: Observation) -> Seen:
         """Take in what came of one action. Raises AdapterError if the adapter does not show what it declares."""
-        self._check(action, observation)
+        if not self._partial:
+            self._check(action, observation)
         noting, problems = Noting(), []
         predicted = self._predict(action, observation)
         refusal = _refusal(predicted, observation)
@@ -100,12 +115,13 @@ class Shadow:
         elif isinstance(action, act.Allocate):
             start = self._decided(action, predicted, observation)
         followed, judged = self._states(start, observation.state, noting)
-        record = None
+        record, masked = None, None
         if refusal is None:
-            followed, judged, record = self._answer(action, predicted, observation, followed, judged, noting)
-        moment = self._masked(action, record, refusal, judged)
+            followed, judged, record, left_out = self._answer(action, predicted, observation, followed, judged, noting)
+            masked = self.mask.record(action, record, left_out)
+        moment = self._masked(action, masked, refusal, judged)
         self.world = followed
-        return Seen(moment, tuple(noting.found), tuple(problems))
+        return Seen(moment, tuple(noting.found), tuple(problems), record)
 
     # --- prediction ---------------------------------------------------------------------------------------------------
 
@@ -201,8 +217,10 @@ class Shadow:
 
     def _answer(
         self, action: Action, predicted: Moment, observation: Observation, followed: World, judged: World, noting: Noting
-    ) -> tuple[World, World, Record]:
-        """Return the worlds and the record with what the implementation answered in place."""
+    ) -> tuple[World, World, Record, list[str]]:
+        """Return the worlds and the record with what the implementation answered in place, and the fields that it left out where
+        their prediction is not sure.
+        """
         same = followed is judged
         table, result = self.reader.result(
             self._result(action, observation), judged.prefixes, isinstance(action, act.LookupExternal)
@@ -213,13 +231,13 @@ class Shadow:
         record = predicted.record or Record(type(action).__name__)
         changed = {name: value for name, value in result.items() if noting.differs(name, getattr(record, name), value)}
         sure = not noting.found and not self.mask.derived()
-        left_out = () if sure else [name for name in self._left_out(action) if name not in result]
+        left_out = [] if sure else [name for name in self._left_out(action) if name not in result]
         if changed:
             record = evolve(record, **changed)
             now = answers.taken_in(judged, action, record, changed)
             followed = now if same else answers.taken_in(followed, action, record, changed)
             judged = now
-        return followed, judged, self.mask.record(action, record, left_out)
+        return followed, judged, record, left_out
 
     def _result(self, action: Action, observation: Observation) -> dict[str, object]:
         """Return the fields of an answer that a declared capability shows, or that every adapter may show."""

@@ -223,5 +223,3 @@ def ordered_keys(recorded: Mapping[str, Any]) -> list[Key]:
 
 def _lists(groups: Any) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(blocks) for blocks in groups)
-
-
