@@ -306,6 +306,9 @@ def _print_remarks(console: Console, table: Table) -> None:
     if table.failures:
         case, what = table.failures[0]
         remarks.append(f"{len(table.failures)} runs ended early, the first ({case}): {what}")
+    if table.problems:
+        case, what = table.problems[0]
+        remarks.append(f"{len(table.problems)} runs were not judged to their end, the first ({case}): {what}")
     differing = sum(table.differing.values())
     if differing:
         remarks.append(

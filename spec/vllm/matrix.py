@@ -20,7 +20,7 @@ from kvproof.spec import laws as all_laws
 from kvproof.spec import near
 from kvproof.spec.exits import UserError
 from kvproof.spec.laws.base import Law
-from kvproof.spec.vllm import baseline, runs, scopes, scopes_random, scripts, shrink, subjects, verdicts
+from kvproof.spec.vllm import baseline, runs, scopes, scopes_random, scripts, shrink, verdicts
 from kvproof.spec.vllm.baseline import Entry
 from kvproof.spec.vllm.process import ReleaseFailure, ReleaseProcess, ReleaseUnusable
 from kvproof.spec.vllm.releases import Release
@@ -178,6 +178,8 @@ def _performed(job: Job, runner: Any) -> Done:
     if job.kind == "cases":
         return Done(job, tuple(runs.play(runner, case, laws) for case in job.cases))
     if job.kind == "subjects":
+        from kvproof.spec.vllm import subjects
+
         return Done(job, judged=tuple(subjects.judge(runner, laws, job.seed, quick=job.quick)))
     if job.kind == "witness" and job.entry is not None:
         return Done(job, stale=_stale(job.entry, runner, laws))

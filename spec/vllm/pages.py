@@ -41,8 +41,8 @@ def _asked(row: Mapping[str, Any]) -> str:
     args = row["args"]
     if row["op"] == "submit":
         return (
-            f"submit {args['request']}: {_short(args['tokens'])} ({len(args['tokens'])} tokens), at most {args['max_tokens']} more, "
-            f"priority {args['priority']}"
+            f"submit {args['request']}: {_short(args['tokens'])} ({len(args['tokens'])} tokens), "
+            f"at most {args['max_tokens']} more, priority {args['priority']}"
         )
     return " ".join([row["op"], *(f"{name}={_short(value)}" for name, value in args.items())])
 
@@ -133,6 +133,7 @@ def as_dict(table: Table) -> dict[str, Any]:
         "differing_runs": dict(sorted(table.differing.items())),
         "unsupported": dict(sorted(table.unsupported.items())),
         "failures": [{"case": case, "what": what} for case, what in table.failures],
+        "problems": [{"case": case, "what": what} for case, what in table.problems],
         "stale": list(table.stale),
         "expired": list(table.expired),
     }

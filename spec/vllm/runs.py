@@ -6,7 +6,6 @@ What the release does to its process (a hang, a crash, an exception) is part of 
 from __future__ import annotations
 
 import gzip
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -17,7 +16,7 @@ from kvproof.core.config import VLLM_0_33_0
 from kvproof.core.profiles import Profile
 from kvproof.spec.laws.base import Law
 from kvproof.spec.traces import read
-from kvproof.spec.traces.errors import TraceError
+from kvproof.spec.traces.errors import ReplayError, TraceError
 from kvproof.spec.traces.read import Recording
 from kvproof.spec.vllm import follow as following
 from kvproof.spec.vllm import scope_parts, scripts
@@ -77,10 +76,12 @@ class Breach:
 class Outcome:
     """What came of one case; all of it can be sent between processes.
 
-    ``steps``: scheduler steps. ``premises``: per law how often it was judged; ``hidden``: (law, what) -> how often it could not
-    be. ``differences``: where the release did not do what the model predicts, no violation by itself; ``difference``: the first.
-    ``unsupported``: why the release cannot run the scope at all. ``failure``: how the run ended early (an exception's text, a
-    hang, a crash). ``lines``: the recording, kept where it is asked for.
+    ``steps``: scheduler steps. ``premises``: per law how often it was judged; ``hidden``: (law, what) -> how often it was not,
+    for what was hidden. ``differences``: where the release did not do what the model predicts, no violation by itself;
+    ``difference``: the first.
+    ``unsupported``: why the release cannot run the scope at all. ``failure``: how the release ended the run early (an exception's
+    text with its ``traceback``, a hang, a crash), ``refused``: why the model does not allow what was done there either.
+    ``problem``: why the run could not be recorded or followed to its end. ``lines``: the recording, kept where it is asked for.
     """
 
     case: Case
@@ -93,6 +94,9 @@ class Outcome:
     breaches: tuple[Breach, ...] = ()
     unsupported: str = ""
     failure: str = ""
+    traceback: str = ""
+    refused: str = ""
+    problem: str = ""
     lines: bytes = b""
 
     def broken(self, law: str) -> Breach | None:
@@ -135,7 +139,7 @@ def play(runner: Runner, case: Case, laws: Sequence[Law], *, keep: bool = False,
     try:
         recording = read.read_bytes(text, case.scope.name, check_sizes=False)
     except TraceError as error:
-        return evolve(outcome, failure=outcome.failure or f"its recording cannot be read: {error}", lines=kept)
+        return evolve(outcome, problem=f"its recording cannot be read: {error}", lines=kept)
     return evolve(_judged(outcome, recording, laws, profile), lines=kept)
 
 
@@ -148,7 +152,7 @@ def recorded(runner: Runner, case: Case) -> tuple[Outcome, list[str]]:
             if "line" in answer:
                 lines.append(str(answer["line"]))
             else:
-                outcome = evolve(outcome, steps=int(answer["end"].get("steps", 0)))
+                outcome = _ended(outcome, answer["end"])
     except ReleaseUnusable:
         raise
     except ReleaseRaised as failure:
@@ -160,35 +164,45 @@ def recorded(runner: Runner, case: Case) -> tuple[Outcome, list[str]]:
     return outcome, lines
 
 
+def _ended(outcome: Outcome, end: Mapping[str, Any]) -> Outcome:
+    """Return the outcome with what the process says at the end of a run."""
+    return evolve(
+        outcome,
+        steps=int(end.get("steps", 0)),
+        unsupported=str(end.get("unsupported", "")),
+        failure=str(end.get("raised", "")),
+        traceback=str(end.get("traceback", "")),
+        problem=str(end.get("problem", "")),
+    )
+
+
 def _judged(outcome: Outcome, recording: Recording, laws: Sequence[Law], profile: Profile) -> Outcome:
-    followed = following.follow(recording, laws, profile)
+    try:
+        followed = following.follow(recording, laws, profile)
+    except ReplayError as error:
+        return evolve(outcome, problem=str(error))
     first = min((difference.operation for difference in followed.differences), default=len(recording.operations))
     breaches = [
         Breach(
-            found.violation.law,
+            found.law,
             found.operation,
             found.violation.evidence.message,
             tuple((name, _text(value)) for name, value in found.violation.evidence.values),
             found.violation.bent,
-            found.operation < first,
+            (found.operation if found.operation >= 0 else len(recording.operations) - 1) < first,
         )
         for found in followed.violations
     ]
-    raised = recording.operations[-1].raised
-    premises = Counter(followed.premises)
-    if raised is not None and any(law.id == LIVENESS for law in laws) and not any(b.law == LIVENESS for b in breaches):
-        premises[LIVENESS] += 1
-        breaches.append(Breach(LIVENESS, recording.operations[-1].index, f"the engine raised {raised}"))
     return evolve(
         outcome,
-        steps=outcome.steps or sum(operation.op == "step" for operation in recording.operations),
         operations=len(recording.operations),
-        premises=dict(premises),
-        hidden=dict(followed.hidden),
-        differences=len(followed.differences),
+        premises=dict(followed.premises),
+        hidden={(law, what): count for law, reasons in followed.hidden.items() for what, count in reasons.items()},
+        differences=sum(followed.counts.values()),
         difference=str(followed.differences[0]) if followed.differences else "",
         breaches=tuple(breaches),
-        failure=raised or "",
+        refused=followed.refused,
+        problem=outcome.problem or followed.ended,
     )
 
 

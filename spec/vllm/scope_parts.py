@@ -98,7 +98,7 @@ def configured(
     *groups: GroupConfig,
     ranks: int = 1,
     unit: int | None = None,
-    retention: int | None = 0,
+    retention: int | Literal["default"] | None = "default",
     room: float = 1.0,
     host: HostConfig | None = None,
     eagle: bool = False,
@@ -129,7 +129,7 @@ def configured(
         scheduler_block_size=math.lcm(*sizes),
         group_block_sizes=sizes,
         fine_grained_hits=False,
-        retention_interval=retention,
+        retention_interval=_retention(groups) if retention == "default" else retention,
         num_device_blocks=1,
         host=host,
         use_eagle=eagle,
@@ -144,6 +144,11 @@ def configured(
         connectors=list(connectors) or None,
     )
     return resolved(msgspec.structs.replace(config, num_device_blocks=1 + math.ceil(room * one_sequence(config))))
+
+
+def _retention(groups: Sequence[GroupConfig]) -> int | None:
+    """Return sparse retention where it means something; some releases refuse it for other groups."""
+    return 0 if any(group.kind in ("mamba", "sliding_window") for group in groups) else None
 
 
 def resolved(config: Config) -> Config:

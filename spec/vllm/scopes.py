@@ -408,6 +408,7 @@ LEFT_OUT = (
     "adapters, images, salts: every prompt has the same context",
     "prefill context parallelism and pipeline parallelism",
     "other connectors than SimpleCPU and the test connectors; failed loads",
+    "resets that preempt running requests beside a host tier or connectors: refused by the engine while transfers run",
     "what workers do with the plan: only block tables (rows) are run, no kernel",
 )
 """What no scope has."""

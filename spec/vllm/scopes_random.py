@@ -41,12 +41,13 @@ def scope(seed: int) -> Scope:
     length = max(draw.choice((3, 5, 6)) * span + draw.randrange(span), 28)
     host, connectors = _random_offload(draw, groups, roomy, length, min(sizes))
     name = f"{PREFIX}{seed}"
+    sparse = any(group.kind in ("mamba", "sliding_window") for group in groups)  # nothing else is kept by interval
     config = configured(
         name,
         *groups,
         ranks=ranks,
         unit=unit,
-        retention=draw.choice((None, 0, 0, 0, span, 2 * span)),
+        retention=draw.choice((None, 0, 0, 0, span, 2 * span)) if sparse else None,
         room=AMPLE if roomy else draw.choice((1.0, 1.1, 1.5, 2.0)),
         host=host,
         eagle=eagle,

@@ -80,7 +80,9 @@ class Tally:
     unsupported: dict[str, str] = field(factory=dict)
     """Scope -> why the release cannot run it."""
     failures: list[tuple[str, str]] = field(factory=list)
-    """(origin of the case, what ended it) of runs that ended early."""
+    """(origin of the case, what ended it) of runs that the release ended early."""
+    problems: list[tuple[str, str]] = field(factory=list)
+    """(origin of the case, why) of runs that could not be recorded or followed to their end."""
     candidates: dict[str, Finding] = field(factory=dict)
     """Law -> the case with the fewest operations that broke it undeclared."""
     used: set[str] = field(factory=set)
@@ -100,6 +102,8 @@ class Tally:
         self.differing[scope] += bool(outcome.differences)
         if outcome.failure:
             self.failures.append((outcome.case.origin, outcome.failure))
+        if outcome.problem:
+            self.problems.append((outcome.case.origin, outcome.problem))
         known = {law.id: law for law in self.laws}
         for breach in outcome.breaches:
             entry = baseline.excused(self.entries, outcome.case, breach, known)
@@ -155,6 +159,7 @@ class Table:
     differing: Mapping[str, int] = {}
     unsupported: Mapping[str, str] = {}
     failures: tuple[tuple[str, str], ...] = ()
+    problems: tuple[tuple[str, str], ...] = ()
     stale: tuple[str, ...] = ()
     expired: tuple[str, ...] = ()
     unusable: str = ""
@@ -177,7 +182,7 @@ class Table:
         """
         if self.refuted:
             return ExitCode.REFUTED
-        if self.unusable or self.stale or self.expired or not self.runs:
+        if self.unusable or self.stale or self.expired or self.problems or not self.runs:
             return ExitCode.UNDETERMINED
         if any(row.verdict == "undetermined" for row in self.rows if row.law in asked):
             return ExitCode.UNDETERMINED
@@ -197,6 +202,7 @@ def table(tally: Tally, trusted: str, findings: Sequence[Finding], stale: Sequen
         {scope: count for scope, count in tally.differing.items() if count},
         dict(tally.unsupported),
         tuple(tally.failures),
+        tuple(tally.problems),
         tuple(stale),
         tuple(expired),
     )

@@ -65,7 +65,11 @@ def build(config: Header) -> Any:
     utils = module("v1.core.kv_cache_utils")
     utils.init_none_hash(hash_function())
     overlapped = config["scheduler"]["concurrent_batches"] > 1
-    kind = module("v1.core.sched.async_scheduler").AsyncScheduler if overlapped and config["scheduler"].get("placeholders") else module("v1.core.sched.scheduler").Scheduler
+    kind = (
+        module("v1.core.sched.async_scheduler").AsyncScheduler
+        if overlapped and config["scheduler"].get("placeholders")
+        else module("v1.core.sched.scheduler").Scheduler
+    )
     values = {
         "vllm_config": whole,
         "kv_cache_config": layout,
