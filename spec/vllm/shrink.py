@@ -89,9 +89,8 @@ def features(config: Config) -> int:
     scheduler = config.scheduler
     host = config.host
     count = 10 * len(config.groups) + sum(group.num_speculative_blocks or 0 for group in config.groups)
-    count += sum(
-        (config.dcp_world_size > 1, config.use_eagle, config.num_draft_tokens, config.retention_interval not in (None, 0))
-    )
+    count += config.dcp_world_size.bit_length() - 1 + config.use_eagle + config.num_draft_tokens
+    count += config.retention_interval not in (None, 0)
     count += 3 * len(config.connectors or ())
     if host is not None:
         count += 3 + host.events + host.workers - 1
