@@ -285,7 +285,8 @@ class Driver:
             if not (self.live() or self.planned or self.worker.stores or self.worker.loads or self.scheduler.has_requests()):
                 break
             self.rounds += 1
-            self.do_step()
+            if self.live() or not self.planned:  # else a further step would always be planned ahead, and none be the last
+                self.do_step()
             self.do_update(self.rounds)
             while self.do_complete_store(self.worker.workers):
                 pass
