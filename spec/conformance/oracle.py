@@ -79,12 +79,9 @@ class Oracle:
     _found: dict[str, LawFinding] = field(factory=dict)
     _by_action: dict[type[Action], tuple[Law, ...]] = field(factory=dict)
     _profile: Profile | None = None
-<<<<<<< HEAD
     _partial: bool = False
-=======
     _asked: frozenset[str] = frozenset()
     """Laws that look at derived sizes."""
->>>>>>> shadow
 
     def __init__(
         self,
