@@ -12,7 +12,7 @@ from kvproof.core.pool import NO_KEY, Pool
 from kvproof.core.prefixes import Prefixes
 from kvproof.core.world import GroupState, Request, Status, Worker, World
 from kvproof.spec import ground, ground_host
-from kvproof.spec.conformance.adapter import HostState, PoolState, RequestState, State, Transfer
+from kvproof.spec.conformance.adapter import HostState, Pin, PoolState, RequestState, State, Transfer
 from kvproof.spec.conformance.differences import Noting
 from kvproof.spec.conformance.names import Blocks
 from kvproof.spec.conformance.reading import KeyRow, Lists, Reader
@@ -127,7 +127,7 @@ class Overriding:
         if pool is not host.pool:
             changes["pool"] = pool
         parts = {
-            "pending": None if shown.pins is None else tuple(self._pin(pin) for pin in shown.pins),
+            "pending": self._pins(host, shown.pins),
             "loads": self._loads(host, shown.loads),
             "abandoned_loads": self._loads(host, shown.abandoned_loads),
             "stores": self._stores(host, shown.stores),
@@ -154,8 +154,13 @@ class Overriding:
             return world
         return evolve(world, host=host, prefixes=table)
 
-    def _pin(self, pin: Any) -> PendingHit:
-        return PendingHit(pin.request, pin.start, pin.length, self.reader.host.lists_inward(pin.lists))
+    def _pins(self, host: Host, shown: Sequence[Pin] | None) -> tuple[PendingHit, ...] | None:
+        """Return the pins that are shown, in the order predicted: they are one per request, and have no order of their own."""
+        if shown is None:
+            return None
+        order = {pin.request: at for at, pin in enumerate(host.pending)}
+        pins = [PendingHit(pin.request, pin.start, pin.length, self.reader.host.lists_inward(pin.lists)) for pin in shown]
+        return tuple(sorted(pins, key=lambda pin: order.get(pin.request, len(order))))
 
     def _lists(self, transfer: Transfer) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return self.reader.device.all_inward(transfer.device), self.reader.host.all_inward(transfer.host)

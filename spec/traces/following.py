@@ -173,14 +173,17 @@ class Following(Driver):
         )
 
     def loads(self, rows: Mapping[str, Mapping[str, Any]]) -> list[Transfer]:
-        """Return recorded loads."""
+        """Return recorded loads. Whether the request of an abandoned one has finished is not recorded: it is as it was."""
+        host = self.world.host
+        was = () if host is None else (load.request for load in (*host.loads, *host.abandoned_loads) if load.finished)
+        finished = set(was)
         return [
             Transfer(
                 tuple(row["device"]),
                 tuple(row["host"]),
                 event=NO_EVENT if row["event"] is None else row["event"],
                 request=self.ids[name],
-                finished=bool(row.get("finished", False)),
+                finished=bool(row.get("finished", self.ids[name] in finished)),
             )
             for name, row in rows.items()
             if name in self.ids
