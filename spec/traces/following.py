@@ -16,11 +16,10 @@ from attrs import define, field, frozen
 
 from kvproof.core.actions import Action
 from kvproof.core.records import Record
-from kvproof.core.world import World
 from kvproof.spec.conformance.adapter import HostState, Key, Observation, Pin, PoolState, RequestState, State, Transfer
 from kvproof.spec.conformance.oracle import Oracle
 from kvproof.spec.laws.base import Moment
-from kvproof.spec.traces.driver import After, Diverged, Driver, T, lists
+from kvproof.spec.traces.driver import After, Diverged, Driver, T
 from kvproof.spec.traces.state import RecordedState
 
 NO_EVENT = -1
@@ -88,7 +87,8 @@ class Following(Driver):
     def act(self, action: Action, shown: Mapping[str, object] | None = None, after: After | None = None) -> Record:
         """Show an action to the oracle, and return its record: what was shown, the rest as the model has it."""
         observation = Observation(dict(shown or {}), State() if after is None else self.state(after))
-        seen = self.oracle.observe(action, observation)
+        seen, found = self.oracle.observe(action, observation)
+        self.violations += found
         self.actions.append(action)
         self.places.append(self.index)
         self.moments.append(seen.moment)
@@ -97,7 +97,7 @@ class Following(Driver):
             self.differ(difference.what, difference.predicted, difference.observed, name)
         for problem in seen.problems:
             self.differ(problem, None, None, name)
-        self.world = self.oracle.world
+        self.world = self.oracle.shadow.world
         record = seen.record
         if record is None:
             raise Diverged("refusal", f"{action}: {seen.moment.refusal}", "the engine did it", refused=True)
@@ -173,14 +173,17 @@ class Following(Driver):
         )
 
     def loads(self, rows: Mapping[str, Mapping[str, Any]]) -> list[Transfer]:
-        """Return recorded loads."""
+        """Return recorded loads. Whether the request of an abandoned one has finished is not recorded: it is as it was."""
+        host = self.world.host
+        was = () if host is None else (load.request for load in (*host.loads, *host.abandoned_loads) if load.finished)
+        finished = set(was)
         return [
             Transfer(
                 tuple(row["device"]),
                 tuple(row["host"]),
                 event=NO_EVENT if row["event"] is None else row["event"],
                 request=self.ids[name],
-                finished=bool(row.get("finished", False)),
+                finished=bool(row.get("finished", self.ids[name] in finished)),
             )
             for name, row in rows.items()
             if name in self.ids

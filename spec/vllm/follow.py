@@ -29,7 +29,7 @@ from kvproof.spec.traces.format import Config as RecordedConfig
 from kvproof.spec.traces.read import Operation, Recording
 from kvproof.spec.traces.scheduler import Scheduler
 
-EVENTLESS = frozenset(Shows) - {Shows.ROWS, Shows.EVENTS}
+SHOWN = frozenset(Shows) - {Shows.ROWS, Shows.EVENTS}
 """What a recording of a scheduler shows; cache events only where they are on."""
 
 INTERNAL_ERRORS = "LV-9"
@@ -56,8 +56,8 @@ class Followed:
 
     ``differences`` are the first values that the model predicts otherwise and ``counts`` all of them by kind: information, no
     violation. ``premises`` counts how often each law was judged, ``hidden`` what it would have needed to see. ``raised`` is the
-    exception with which the engine ended the recording, ``refused`` why the model refuses that operation, too (empty: it does not,
-    or cannot tell). ``ended`` says why the recording could not be followed to its end, empty if it was.
+    exception with which the engine ended the recording, ``refused`` why the model refuses that operation, too (empty: it does
+    not, or cannot tell). ``ended`` says why the recording could not be followed to its end, empty if it was.
     """
 
     recording: str
@@ -94,16 +94,19 @@ def follow(recording: Recording, laws: Sequence[Law], profile: Profile = VLLM_0_
         config = project.model_config(recording.header, profile)
     except ConfigError as error:
         raise ReplayError(f"{recording.name}: the recorded configuration is not legal: {error}") from error
-    shows = EVENTLESS | ({Shows.EVENTS} if config.events else frozenset())
-    oracle = Oracle(laws, config, shows)
+    shows = SHOWN | ({Shows.EVENTS} if config.events else frozenset())
+    oracle = Oracle(laws, config, shows, partial=True)
+    start = oracle.shadow.world
     driver = Following(recording.name, config, Judge(()), early_outputs=False, oracle=oracle)
     for name, expected, recorded in project.resolved_differences(config, recording.config):
         driver.differ(name, expected, recorded)
-    oracle.judge_configuration(recorded_geometry(recording.config))
+    oracle.configuration(recorded_geometry(recording.config))
     outcome = Followed(recording.name, config)
     performer = Scheduler(driver, recording.config)
     _perform(performer, recording, outcome)
-    _collect(performer, recording, laws, outcome)
+    _judge_run(driver, recording, Playback(start, driver.moments), outcome)
+    _judge_exception(driver, recording, outcome)
+    _collect(driver, recording, outcome)
     return outcome
 
 
@@ -138,23 +141,18 @@ def _perform(performer: Scheduler, recording: Recording, outcome: Followed) -> N
         outcome.operations += 1
 
 
-def _collect(performer: Scheduler, recording: Recording, laws: Sequence[Law], outcome: Followed) -> None:
-    """Put together what the oracle found, what the whole run says, and the exception that ended it."""
-    driver = performer.driver
-    assert isinstance(driver, Following)
-    found: list[Violation] = []
-    for finding in driver.oracle.findings():
-        found += finding.violations
-        outcome.premises[finding.law] += finding.judged
-        if finding.hidden:
-            outcome.hidden[finding.law] = Counter(finding.hidden)
-    found += _judge_run(performer, recording, laws, outcome)
-    found += _judge_exception(recording, laws, outcome)
+def _collect(driver: Following, recording: Recording, outcome: Followed) -> None:
+    """Put together what the oracle found, and in which operations."""
     ops = [operation.op for operation in recording.operations]
-    for violation in sorted(found, key=lambda violation: violation.position):
-        last = violation.law == INTERNAL_ERRORS and violation.position == len(driver.actions)
-        place = len(ops) - 1 if last else driver.places[violation.position] if violation.position >= 0 else -1
-        outcome.violations.append(Found(violation, place, ops[place] if place >= 0 else "header"))
+    for finding in driver.oracle.findings():
+        law = finding.law.id
+        outcome.premises[law] += finding.judged
+        if finding.hidden:
+            outcome.hidden[law] = finding.hidden
+        for violation in finding.violations:
+            place = -1 if violation.position < 0 else (*driver.places, len(ops) - 1)[violation.position]
+            outcome.violations.append(Found(violation, place, ops[place] if place >= 0 else ""))
+    outcome.violations.sort(key=lambda found: found.violation.position)
     outcome.differences, outcome.counts = driver.noted, driver.counts
     outcome.actions, outcome.declared = driver.actions, driver.met
 
@@ -162,26 +160,17 @@ def _collect(performer: Scheduler, recording: Recording, laws: Sequence[Law], ou
 # --- whole runs -----------------------------------------------------------------------------------------------------------
 
 
-def _judge_run(performer: Scheduler, recording: Recording, laws: Sequence[Law], outcome: Followed) -> Iterator[Violation]:
+def _judge_run(driver: Following, recording: Recording, run: Playback, outcome: Followed) -> None:
     """Judge the run as a whole by the laws that can be, in the form that only watches."""
-    driver = performer.driver
-    assert isinstance(driver, Following)
-    run = Playback(driver.oracle.start, driver.moments)
+    oracle = driver.oracle
     rest = not outcome.ended and outcome.raised is None and at_rest(recording)
-    for law in laws:
+    for law in oracle.laws:
         if law.check_run is None and law.check_end is None:
             continue
         try:
-            findings = watching.judge_run(law, driver.config, run, rest)
+            oracle.add(law.id, watching.judge_run(law, driver.config, run, rest))
         except NotShown as missing:
-            outcome.hidden.setdefault(law.id, Counter())[missing.what] += 1
-            continue
-        if findings is None:
-            continue
-        outcome.premises[law.id] += 1
-        bent = any(getattr(driver.config.profile, name) == value for name, value in law.bent_by)
-        for evidence in findings:
-            yield Violation(law.id, -1, evidence, bent and evidence.bendable)
+            oracle.finding(law.id).hidden[missing.what] += 1
 
 
 def at_rest(recording: Recording) -> bool:
@@ -227,17 +216,20 @@ def at_rest(recording: Recording) -> bool:
 # --- an exception of the engine -------------------------------------------------------------------------------------------
 
 
-def _judge_exception(recording: Recording, laws: Sequence[Law], outcome: Followed) -> Iterator[Violation]:
+def _judge_exception(driver: Following, recording: Recording, outcome: Followed) -> None:
     """Report the exception that ended a recording, unless the model does not allow that operation either (LV-9)."""
-    if outcome.raised is None or outcome.refused or not any(law.id == INTERNAL_ERRORS for law in laws):
+    if outcome.raised is None or outcome.refused or not any(law.id == INTERNAL_ERRORS for law in driver.oracle.laws):
         return
     last = recording.operations[-1]
-    evidence = Evidence(
-        "the engine ends in an exception",
-        (("operation", last.index), ("op", last.op), ("raised", outcome.raised), ("model", MODEL_VIEW.get(last.op, PERFORMS))),
-        bendable=False,
+    values = (
+        ("operation", last.index),
+        ("op", last.op),
+        ("raised", outcome.raised),
+        ("model", MODEL_VIEW.get(last.op, PERFORMS)),
     )
-    yield Violation(INTERNAL_ERRORS, len(outcome.actions), evidence)
+    driver.oracle.add(
+        INTERNAL_ERRORS, [Evidence("the engine ends in an exception", values, bendable=False)], len(driver.actions)
+    )
 
 
 PERFORMS = "the model performs this operation"
