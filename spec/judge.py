@@ -13,8 +13,8 @@ from kvproof.core import step as door
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.errors import ContractBroken, PoolExhausted, Refusal
-from kvproof.core.world import World, new_world
-from kvproof.spec.engines import drain
+from kvproof.core.world import World
+from kvproof.spec.engines import drain, players
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
 
@@ -58,15 +58,19 @@ class Judge:
                     found += self._found(law, findings, position, moment.before.config)
         return found
 
-    def run(self, config: Config, actions: Sequence[Action]) -> list[Violation]:
-        """Judge a whole run by the laws that look at it as a whole, and at what its end comes to under fairness (5.13)."""
+    def run(self, config: Config, actions: Sequence[Action], start: players.Start | None = None) -> list[Violation]:
+        """Judge a whole run by the laws that look at it as a whole, and at what its end comes to under fairness (5.13).
+
+        ``start`` begins a run of who performs the actions, the model if it is left out.
+        """
+        start = start or players.model
         found = []
         for law in self.laws:
             if law.check_run is not None:
-                found += self._found(law, law.check_run(config, actions), -1, config)
+                found += self._found(law, law.check_run(config, actions, start), -1, config)
         ends = [law for law in self.laws if law.check_end is not None]
         if ends and config.offload is not None:
-            drained = drain.drain(played(config, actions))
+            drained = drain.carried(players.played(start, config, actions))
             for law in ends:
                 if law.check_end is not None:
                     found += self._found(law, law.check_end(drained), -1, config)
@@ -78,14 +82,6 @@ class Judge:
         self.premises[law.id] += 1
         bent = any(getattr(config.profile, name) == value for name, value in law.bent_by)
         return [Violation(law.id, position, evidence, bent and evidence.bendable) for evidence in findings]
-
-
-def played(config: Config, actions: Sequence[Action]) -> World:
-    """Return the world that actions lead to from the new one; refused ones leave behind what they leave."""
-    world = new_world(config)
-    for action in actions:
-        world = attempt(world, action).after
-    return world
 
 
 def attempt(world: World, action: Action) -> Moment:

@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from attrs import define, field
+from attrs import Factory, define, field
 
 from kvproof.core import actions as act
 from kvproof.core.actions import Action
 from kvproof.core.errors import Refusal
 from kvproof.core.offload.state import Stage
 from kvproof.core.world import Phase, Status, World
-from kvproof.spec import judge
-from kvproof.spec.engines import flight, host
+from kvproof.spec.engines import flight, host, players
 
 if TYPE_CHECKING:
     from kvproof.spec.laws.base import Moment
@@ -42,7 +41,10 @@ PLANS: dict[Phase, Action] = {
 
 @define(slots=True)
 class Drained:
-    """A world on its way to quiet: where it began, where it is, what was done, and the refusal that ended it, if any."""
+    """A world on its way to quiet: where it began, where it is, what was done, and the refusal that ended it, if any.
+
+    ``start`` and ``world`` are for laws to look at; what to do next is read off the world of the ``player``.
+    """
 
     start: World
     world: World
@@ -50,15 +52,16 @@ class Drained:
     refusal: Refusal | None = None
     asked: int = 0
     """Empty steps that were made because the tier said that stores were pending."""
+    player: players.Player = Factory(lambda self: players.Model(self.world), takes_self=True)
 
     @classmethod
     def of(cls, world: World) -> Drained:
-        """Begin at a world, in any phase."""
+        """Begin at a world of the model, in any phase."""
         return cls(world, world)
 
     def do(self, action: Action) -> bool:
         """Do one action; tell whether it was accepted."""
-        moment = judge.attempt(self.world, action)
+        moment = self.player.act(action)
         self.moments.append(moment)
         if moment.refusal is not None:
             self.refusal = moment.refusal
@@ -73,11 +76,11 @@ def settle(drained: Drained) -> bool:
     Ends where nothing is under way, or nothing of it changes anything any more: then the world never becomes quiet.
     """
     for _ in range(MOST_ACTIONS):
-        before = drained.world
+        before = drained.player.world
         for action in _pending(before):
             if not drained.do(action):
                 return False
-            if drained.world != before:
+            if drained.player.world != before:
                 break
         else:
             return True
@@ -111,7 +114,7 @@ def empty_step(drained: Drained) -> bool:
     """Make a step in which nothing is scheduled, promote what may be, and settle."""
     if not drained.do(act.BeginStep()):
         return False
-    for request in host.promotable(drained.world):
+    for request in host.promotable(drained.player.world):
         if not drained.do(act.Promote(request.request)):
             return False
     return settle(drained)
@@ -120,7 +123,7 @@ def empty_step(drained: Drained) -> bool:
 def steps_until_quiet(drained: Drained, asked_only: bool = False) -> bool:
     """Make empty steps until no transfer is left; ``asked_only``: only while the tier says that stores are pending (LV-7)."""
     for _ in range(MOST_ROUNDS):
-        if not (pending_work(drained) if asked_only else waits_for_a_step(drained.world)):
+        if not (pending_work(drained) if asked_only else waits_for_a_step(drained.player.world)):
             return True
         drained.asked += 1
         if not empty_step(drained):
@@ -145,12 +148,17 @@ def waits_for_a_step(world: World) -> bool:
 
 
 def drain(world: World) -> Drained:
-    """Carry a world to quiet: first what runs, then the loads, then every request ends, then what these left."""
-    drained = Drained.of(world)
+    """Carry a world of the model to quiet."""
+    return carried(players.Model(world))
+
+
+def carried(player: players.Player) -> Drained:
+    """Carry a run to quiet: first what runs, then the loads, then every request ends, then what these left."""
+    drained = Drained(player.shown, player.shown, player=player)
     if not settle(drained):
         return drained
     for _ in range(MOST_ROUNDS):
-        if not (host.loads(drained.world) or host.promotable(drained.world)):
+        if not (host.loads(player.world) or host.promotable(player.world)):
             break
         if not empty_step(drained):
             return drained
@@ -159,7 +167,7 @@ def drain(world: World) -> Drained:
 
 def finish_all(drained: Drained) -> Drained:
     """Let every request that is not loading end, then step until nothing is pending."""
-    for request in drained.world.requests:
+    for request in drained.player.world.requests:
         if request.status is not Status.LOADING and not drained.do(act.Finish(request.request)):
             return drained
     if settle(drained) and steps_until_quiet(drained):

@@ -15,18 +15,15 @@ from attrs import evolve, has
 from kvproof.core import config as configs
 from kvproof.core.actions import Action, AppendRows
 from kvproof.core.config import Config
-from kvproof.core.world import new_world
-from kvproof.spec import judge
+from kvproof.spec.engines import players
 from kvproof.spec.laws.base import Evidence, Moment
 
 
-def moments(config: Config, actions: Sequence[Action]) -> Iterator[Moment]:
+def moments(config: Config, actions: Sequence[Action], start: players.Start = players.model) -> Iterator[Moment]:
     """Yield every action of a run from the initial world, refused ones included."""
-    world = new_world(config)
+    player = start(config)
     for action in actions:
-        moment = judge.attempt(world, action)
-        yield moment
-        world = moment.after
+        yield player.act(action)
 
 
 def reconfigured(config: Config, **changes: Any) -> Config:
@@ -70,13 +67,16 @@ def narrowed(one: object, other: object, place: str) -> tuple[str, object, objec
     return place, one, other
 
 
-def first_difference(config: Config, twin: Config, actions: Sequence[Action]) -> Evidence | None:
+def first_difference(
+    config: Config, twin: Config, actions: Sequence[Action], start: players.Start = players.model
+) -> Evidence | None:
     """Return the first action after which the two runs differ on the scheduler's side, None if there is none.
 
     Direct use of the row table is left out: rows belong to the worker, and their widths follow the ranks.
     """
     actions = [action for action in actions if not isinstance(action, AppendRows)]
-    for position, (left, right) in enumerate(zip(moments(config, actions), moments(twin, actions), strict=True)):
+    runs = zip(moments(config, actions, start), moments(twin, actions, start), strict=True)
+    for position, (left, right) in enumerate(runs):
         for (name, one), (_, other) in zip(scheduler_side(left), scheduler_side(right), strict=True):
             if one != other:
                 place, here, there = narrowed(one, other, name)

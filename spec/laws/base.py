@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from attrs import field, frozen
 
@@ -15,6 +15,7 @@ from kvproof.core.world import World
 
 if TYPE_CHECKING:
     from kvproof.spec.engines.drain import Drained
+    from kvproof.spec.engines.players import Start
 
 Mark = Literal["S", "C", "D"]
 
@@ -62,6 +63,13 @@ Findings = Sequence[Evidence] | None
 """None: the premise was not true here. Empty: judged, and the law holds. Otherwise: the evidence against it."""
 
 
+class RunCheck(Protocol):
+    """Judges a whole run. ``start`` begins a run of who is judged, so that the law may perform actions anew."""
+
+    def __call__(self, config: Config, actions: Sequence[Action], start: Start = ...) -> Findings:
+        """Return the evidence against the law, by default of a run of the model."""
+
+
 @frozen(slots=True)
 class Law:
     """A law. ``on`` names the action types after which it is judged; empty means after every action.
@@ -79,7 +87,7 @@ class Law:
     on: tuple[type[Action], ...] = ()
     check: Callable[[Moment], Findings] | None = None
     check_config: Callable[[Config], Findings] | None = None
-    check_run: Callable[[Config, Sequence[Action]], Findings] | None = field(default=None)
+    check_run: RunCheck | None = field(default=None)
     check_end: Callable[[Drained], Findings] | None = None
     bent_by: tuple[tuple[str, str], ...] = ()
     """Profile fields and values under which a violation is reported as bent, not refuted (3.1)."""

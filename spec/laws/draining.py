@@ -32,8 +32,8 @@ from kvproof.core.config import Config
 from kvproof.core.offload.state import Host
 from kvproof.core.pool import NULL_BLOCK
 from kvproof.core.world import Request, Status, World
-from kvproof.spec import ground, ground_host, judge, naive, naive_hits
-from kvproof.spec.engines import drain, prompts, twins
+from kvproof.spec import ground, ground_host, naive, naive_hits
+from kvproof.spec.engines import drain, players, prompts
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
 if TYPE_CHECKING:
@@ -179,18 +179,16 @@ class Stored:
                     yield key, request
 
 
-def _stable_blocks_arrive(config: Config, actions: Sequence[Action]) -> Findings:
+def _stable_blocks_arrive(config: Config, actions: Sequence[Action], start: players.Start = players.model) -> Findings:
     """LV-5: with room, and nothing evicted, the keyed whole blocks of finished requests get to the host."""
     if config.offload is None or config.offload.mode != "eager":
         return None
-    stored = Stored()
-    world = None
-    for moment in twins.moments(config, actions):
-        stored.see(moment)
-        world = moment.after
-    if world is None:
+    if not actions:
         return None
-    drained = drain.drain(world)
+    stored, player = Stored(), start(config)
+    for action in actions:
+        stored.see(player.act(action))
+    drained = drain.carried(player)
     for moment in drained.moments:
         stored.see(moment)
     if drained.refusal is not None:
@@ -325,21 +323,19 @@ class Prompts:
         return boundary if kept and boundary in sent.ends else 0
 
 
-def _resend_is_loaded(config: Config, actions: Sequence[Action]) -> Findings:
+def _resend_is_loaded(config: Config, actions: Sequence[Action], start: players.Start = players.model) -> Findings:
     """LV-6: what was computed and stored undisturbed is hit on the host by a resend, once the device has forgotten it."""
     facts = naive_hits.facts(config)
     if config.offload is None or config.offload.mode != "eager" or not facts.classes:
         return None
     if ground.snapshot_groups(config) and config.clip_block_size % config.hash_block_size:
         return None  # chunks then end where nothing is hashed
-    sent = Prompts(config)
-    world = None
-    for moment in twins.moments(config, actions):
-        sent.see(moment)
-        world = moment.after
-    if world is None or not (sent.finished or sent.live):
+    sent, player = Prompts(config), start(config)
+    for action in actions:
+        sent.see(player.act(action))
+    if not (sent.finished or sent.live):
         return None
-    drained = drain.drain(world)
+    drained = drain.carried(player)
     for moment in drained.moments:
         sent.see(moment)
     if drained.refusal is not None or not drained.do(ResetCache()):
@@ -351,7 +347,7 @@ def _resend_is_loaded(config: Config, actions: Sequence[Action]) -> Findings:
     judged = [(prompt, expected) for prompt, expected in wanted if expected][:MOST_RESENDS]
     found = []
     for prompt, expected in judged:
-        actual = external_hit(drained.world, prompt)
+        actual = external_hit(drained.player.again(), prompt)
         exact = ground_host.is_fine(config) and bool(facts.attention)
         if actual is None or actual < expected or (exact and actual != expected):
             found.append(
@@ -365,9 +361,9 @@ def _resend_is_loaded(config: Config, actions: Sequence[Action]) -> Findings:
     return found if judged else None
 
 
-def external_hit(world: World, prompt: Sent) -> int | None:
+def external_hit(player: players.Player, prompt: Sent) -> int | None:
     """Return the external hit of a prompt that is sent again to a world at rest; None if the lookup is refused."""
-    number = prompts.free_id(world)
+    number = prompts.free_id(player.world)
     actions: list[Action] = [
         Submit(number, prompt.tokens, prompt.context),
         BeginStep(),
@@ -376,8 +372,7 @@ def external_hit(world: World, prompt: Sent) -> int | None:
     ]
     record = None
     for action in actions:
-        moment = judge.attempt(world, action)
-        record, world = moment.record, moment.after
+        record = player.act(action).record
     return None if record is None else record.external
 
 

@@ -10,26 +10,28 @@ from kvproof.core.actions import Action
 from kvproof.core.config import Config, Group
 from kvproof.core.errors import ConfigError
 from kvproof.spec import ground, naive_hits
-from kvproof.spec.engines import twins
+from kvproof.spec.engines import players, twins
 from kvproof.spec.laws.base import Evidence, Findings, Law
 from kvproof.spec.laws.scaling import divisors
 
 
-def _same_as(config: Config, actions: Sequence[Action], twin: tuple[tuple[Group, ...], int, int], why: str) -> list[Evidence]:
+def _same_as(
+    config: Config, actions: Sequence[Action], start: players.Start, twin: tuple[tuple[Group, ...], int, int], why: str
+) -> list[Evidence]:
     """Compare a run with its twin of other (groups, N, I)."""
     groups, dcp_size, interleave = twin
     try:
         other = twins.reconfigured(config, groups=groups, dcp_size=dcp_size, interleave=interleave)
     except ConfigError as error:
         return [Evidence.of(f"{why}: the twin is not accepted", dcp_size=dcp_size, interleave=interleave, reason=str(error))]
-    difference = twins.first_difference(config, other, actions)
+    difference = twins.first_difference(config, other, actions, start)
     if difference is None:
         return []
     twin_values = (("twin_dcp_size", dcp_size), ("twin_interleave", interleave), *difference.values)
     return [Evidence(f"{why}: {difference.message}", twin_values)]
 
 
-def _interleave_decides_nothing(config: Config, actions: Sequence[Action]) -> Findings:
+def _interleave_decides_nothing(config: Config, actions: Sequence[Action], start: players.Start = players.model) -> Findings:
     """DS-8: the run under every other legal interleave is the same for the scheduler."""
     sharded = [group.block_size for group in config.groups if group.sharded]
     if config.dcp_size == 1 or not sharded or not actions:
@@ -43,7 +45,7 @@ def _interleave_decides_nothing(config: Config, actions: Sequence[Action]) -> Fi
         return None
     found = []
     for interleave in sorted({others[0], others[-1]}):
-        found += _same_as(config, actions, (config.groups, config.dcp_size, interleave), "another interleave")
+        found += _same_as(config, actions, start, (config.groups, config.dcp_size, interleave), "another interleave")
     return found
 
 
@@ -63,7 +65,7 @@ def on_one_rank(config: Config) -> tuple[Group, ...] | None:
     return None if merged == config.groups or here != there else merged
 
 
-def _ranks_are_block_size(config: Config, actions: Sequence[Action]) -> Findings:
+def _ranks_are_block_size(config: Config, actions: Sequence[Action], start: players.Start = players.model) -> Findings:
     """DS-9: (a) on one rank the sharded flag decides nothing; (b) N ranks with blocks of bs are one rank with bs*N."""
     if not actions:
         return None
@@ -73,11 +75,11 @@ def _ranks_are_block_size(config: Config, actions: Sequence[Action]) -> Findings
         )
         if flipped == config.groups:
             return None
-        return _same_as(config, actions, (flipped, 1, 1), "the sharded flag on one rank")
+        return _same_as(config, actions, start, (flipped, 1, 1), "the sharded flag on one rank")
     merged = on_one_rank(config)
     if merged is None:
         return None
-    return _same_as(config, actions, (merged, 1, 1), "one rank with larger blocks")
+    return _same_as(config, actions, start, (merged, 1, 1), "one rank with larger blocks")
 
 
 LAWS: tuple[Law, ...] = (

@@ -19,7 +19,7 @@ from kvproof.core.pool import Pool
 from kvproof.core.records import Event
 from kvproof.core.world import World
 from kvproof.spec import event_replay, ground, naive
-from kvproof.spec.engines import twins
+from kvproof.spec.engines import players, twins
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
 Key = tuple[int, int]
@@ -221,12 +221,12 @@ class Parents:
             self.found.append(Evidence.of(f"the parent of a {what} key is gone", **_place(event), parent=node))
 
 
-def _parent_announced_before(config: Config, actions: Sequence[Action]) -> Findings:
+def _parent_announced_before(config: Config, actions: Sequence[Action], start: players.Start = players.model) -> Findings:
     """EV-3, over a run: a consumer that builds the tree of full attention keys never lacks a parent."""
     if not config.events:
         return None
     parents = Parents(config)
-    for moment in twins.moments(config, actions):
+    for moment in twins.moments(config, actions, start):
         parents.see(moment)
     return parents.found if parents.judged else None
 

@@ -24,7 +24,7 @@ from kvproof.core.errors import PoolExhausted
 from kvproof.core.pool import NULL_BLOCK
 from kvproof.core.world import Hit, Request, World
 from kvproof.spec import ground, judge, naive, naive_hits
-from kvproof.spec.engines import twins
+from kvproof.spec.engines import players, twins
 from kvproof.spec.laws import native
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
@@ -373,14 +373,14 @@ class Resends:
             )
 
 
-def _resend_hits(config: Config, actions: Sequence[Action]) -> Findings:
+def _resend_hits(config: Config, actions: Sequence[Action], start: players.Start = players.model) -> Findings:
     """LV-10: nothing evicted: an identical resend of a computed prompt hits ck(P, H); coarse hits reach what is left of it."""
     if not config.caching or not naive_hits.facts(config).classes:
         return None
     if ground.snapshot_groups(config) and config.clip_block_size % config.hash_block_size:
         return None  # chunks then end where nothing is hashed
     resends = Resends(config)
-    for moment in twins.moments(config, actions):
+    for moment in twins.moments(config, actions, start):
         resends.see(moment)
     return resends.found if resends.judged else None
 

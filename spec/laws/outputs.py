@@ -18,7 +18,7 @@ from kvproof.core.errors import ConfigError
 from kvproof.core.prefixes import Prefixes
 from kvproof.core.world import Scheduled, World, new_world
 from kvproof.spec import ground, judge
-from kvproof.spec.engines import twins
+from kvproof.spec.engines import players, twins
 from kvproof.spec.laws import equivalences
 from kvproof.spec.laws.base import WRONG_CONTENT, Evidence, Findings, Law, Moment
 
@@ -127,12 +127,12 @@ class Seen:
     hits: tuple[tuple[int, int], ...]
 
 
-def seen_by(config: Config, actions: Sequence[Action], spelling: Spelling) -> Seen:
+def seen_by(config: Config, actions: Sequence[Action], spelling: Spelling, start: players.Start = players.model) -> Seen:
     """Play a run and note what its forwards read and what its lookups hit."""
     reads: list[tuple[int, int, Read]] = []
     hits: list[tuple[int, int]] = []
     names = Names(spelling)
-    for position, moment in enumerate(twins.moments(config, actions)):
+    for position, moment in enumerate(twins.moments(config, actions, start)):
         if moment.record is not None and isinstance(moment.action, Lookup):
             hits.append((position, moment.record.local))
         for entry, query, node in executed(moment):
@@ -232,22 +232,22 @@ def differences(config: Config, seen: Seen, dcp_size: int, spelling: Spelling) -
     return found[:1]
 
 
-def _cache_changes_nothing(config: Config, actions: Sequence[Action]) -> Findings:
+def _cache_changes_nothing(config: Config, actions: Sequence[Action], start: players.Start = players.model) -> Findings:
     """CC-7: what a run reads, the same tokens read alone without a cache."""
     spelling = Spelling()
-    return differences(config, seen_by(config, actions, spelling), config.dcp_size, spelling)
+    return differences(config, seen_by(config, actions, spelling, start), config.dcp_size, spelling)
 
 
-def _ranks_change_nothing(config: Config, actions: Sequence[Action]) -> Findings:
+def _ranks_change_nothing(config: Config, actions: Sequence[Action], start: players.Start = players.model) -> Findings:
     """CC-8: what a run reads, the same tokens read on one rank (or two), and hits are those of one rank (DS-9b)."""
     spelling = Spelling()
-    seen = seen_by(config, actions, spelling)
+    seen = seen_by(config, actions, spelling, start)
     found = differences(config, seen, 1 if config.dcp_size > 1 else 2, spelling)
-    hits = _hits_of_one_rank(config, actions, seen)
+    hits = _hits_of_one_rank(config, actions, seen, start)
     return found if hits is None else [*(found or ()), *hits]
 
 
-def _hits_of_one_rank(config: Config, actions: Sequence[Action], seen: Seen) -> Findings:
+def _hits_of_one_rank(config: Config, actions: Sequence[Action], seen: Seen, start: players.Start) -> Findings:
     """Compare the hits of a run with those of the same actions on one rank with larger blocks."""
     merged = equivalences.on_one_rank(config)
     if merged is None or not seen.hits:
@@ -258,7 +258,7 @@ def _hits_of_one_rank(config: Config, actions: Sequence[Action], seen: Seen) -> 
         return None  # DS-9 says so
     there = {
         position: moment.record.local
-        for position, moment in enumerate(twins.moments(twin, actions))
+        for position, moment in enumerate(twins.moments(twin, actions, start))
         if moment.record is not None and isinstance(moment.action, Lookup)
     }
     for position, local in seen.hits:

@@ -5,11 +5,13 @@ What an operation of a recording means in actions is said elsewhere (``operation
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from kvproof.core import actions as act
 from kvproof.core.actions import Action
@@ -17,15 +19,30 @@ from kvproof.core.config import Config
 from kvproof.core.offload.state import NONE, Host, Stage
 from kvproof.core.pool import Pool
 from kvproof.core.records import Event, Record
-from kvproof.core.world import World, new_world
+from kvproof.core.world import Request, World, new_world
 from kvproof.spec.judge import Judge, Violation, attempt
 from kvproof.spec.traces import declared, project
 from kvproof.spec.traces.errors import ReplayError
 from kvproof.spec.traces.read import Operation
 from kvproof.spec.traces.state import RecordedState
 
+T = TypeVar("T")
+
 NO_TOKEN = (1 << 31) - 1
 """A token that no recording contains: the value of a draft that was rejected."""
+
+PARTS: frozenset[str] = frozenset({"tables", "progress", "keys", "references", "host", "counters"})
+"""The parts of a recorded state: tables with ``num_cached``; ``computed``, ``in_flight`` and status; the device's keys; its
+references and free queue; the host's pool and transfers; the counters of handoffs.
+"""
+
+
+@frozen(slots=True)
+class After:
+    """The recorded state after an action. Of an operation with several actions only ``parts`` hold after this one."""
+
+    state: RecordedState
+    parts: frozenset[str] = PARTS
 
 
 class Diverged(Exception):
@@ -90,7 +107,7 @@ class Driver:
     lingering: dict[str, dict[str, Any]] = field(factory=dict)
     met: Counter[str] = field(factory=Counter)
     _pools: dict[str, tuple[Pool, dict[str, Any]]] = field(factory=dict)
-    _rows: dict[str, tuple[object, dict[str, Any]]] = field(factory=dict)
+    _rows: dict[str, tuple[Request, dict[str, Any]]] = field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
         self.world = new_world(self.config)
@@ -100,15 +117,30 @@ class Driver:
         if times:
             self.met[difference] += times
 
+    # --- what a recording says ------------------------------------------------------------------------------------
+
+    def equal(self, what: str, expected: object, recorded: object) -> None:
+        """Compare one value. Raises Diverged."""
+        equal(what, expected, recorded)
+
+    def decided(self, expected: T, recorded: T) -> T:
+        """Return which of two values an action is built from: what the model expects; comparing them is another matter."""
+        del recorded
+        return expected
+
+    def tolerated(self) -> AbstractContextManager[None]:
+        """Return the context of a part of an operation whose divergence does not end it: here every one does."""
+        return contextlib.nullcontext()
+
     # --- requests -------------------------------------------------------------------------------------------------
 
-    def submit(self, name: str, tokens: Sequence[int]) -> Record:
+    def submit(self, name: str, tokens: Sequence[int], after: After | None = None) -> Record:
         """Submit a request under the next id of the model."""
         request = len(self.projector.names)
         self.ids[name] = request
         self.projector.names[request] = name
         self.tokens[name] = list(tokens)
-        return self.act(act.Submit(request, tuple(tokens)))
+        return self.act(act.Submit(request, tuple(tokens)), after=after)
 
     def id_of(self, name: str, operation: Operation) -> int:
         """Return the model's id of the request that an operation names. Raises ReplayError for an unknown one."""
@@ -137,10 +169,10 @@ class Driver:
         self.note(declared.DRAFTS, count)
         return (*tokens, *(NO_TOKEN,) * (count - len(tokens)))
 
-    def output(self, request: int, tokens: Sequence[int] = ()) -> Record:
+    def output(self, request: int, tokens: Sequence[int] = (), after: After | None = None) -> Record:
         """Process the output of a request."""
         self.tokens[self.name_of(request)] += tokens
-        return self.act(act.Output(request, tuple(tokens)))
+        return self.act(act.Output(request, tuple(tokens)), after=after)
 
     def settle_outputs(self) -> None:
         """Process the outputs that carry no sampled token, and those of requests that are gone."""
@@ -150,8 +182,12 @@ class Driver:
 
     # --- actions --------------------------------------------------------------------------------------------------
 
-    def act(self, action: Action) -> Record:
-        """Apply an action and judge it; a refusal is a divergence, since the engine did it. Raises Diverged."""
+    def act(self, action: Action, shown: Mapping[str, object] | None = None, after: After | None = None) -> Record:
+        """Apply an action and judge it; a refusal is a divergence, since the engine did it. Raises Diverged.
+
+        ``shown`` are fields of its record and ``after`` the state after it as recorded, for those who follow the recording.
+        """
+        del shown, after
         moment = attempt(self.world, action)
         if self.judge.laws:
             self.violations += self.judge.moment(moment, len(self.actions))
@@ -171,24 +207,26 @@ class Driver:
             raise ReplayError(f"{self.name}: an operation of the host tier in a recording without one; record again")
         return self.world.host
 
-    def finish(self, request: int) -> Record:
+    def finish(self, request: int, shown: Mapping[str, object] | None = None, after: After | None = None) -> Record:
         """Finish a request. While its load runs, its row stays, as a recording shows it."""
-        record = self.act(act.Finish(request))
         name = self.name_of(request)
+        row = next((self.row_of(name, live) for live in self.world.requests if live.request == request), {})
+        record = self.act(act.Finish(request), shown, after)
         host = self.world.host
         for load in host.loads if host is not None else ():
             if load.request == request:
-                row = self._rows[name][1]
                 self.lingering[name] = row | {"status": "finished", "tables": lists(load.held)}
         return record
 
-    def complete_store(self, event: int, acks: int = 1) -> Record:
+    def complete_store(
+        self, event: int, acks: int = 1, shown: Mapping[str, object] | None = None, after: After | None = None
+    ) -> Record:
         """Report a store; its bytes move as late as they may, which is now (a recording does not say when)."""
         host = self.host
         for store in sorted((*host.stores, *host.abandoned_stores), key=lambda row: row.event):
             if store.event == event and store.acks + acks >= self.offload_workers:
                 self.copy_stores(event)
-        return self.act(act.CompleteStore(event, acks))
+        return self.act(act.CompleteStore(event, acks), shown, after)
 
     @property
     def offload_workers(self) -> int:
@@ -204,7 +242,7 @@ class Driver:
             self.note(declared.COPIES)
             self.act(act.RunStore(event))
 
-    def complete_load(self, request: int) -> Record:
+    def complete_load(self, request: int, shown: Mapping[str, object] | None = None, after: After | None = None) -> Record:
         """Report the load of a request; its bytes move as late as they may, which is now."""
         loads = (*self.host.loads, *self.host.abandoned_loads)
         events = [load.event for load in loads if load.request == request and load.event != NONE]
@@ -212,7 +250,7 @@ class Driver:
         for event in sorted(event for event in waiting if event <= max(events, default=NONE)):
             self.note(declared.COPIES)
             self.act(act.RunLoad(event))
-        record = self.act(act.CompleteLoad(request))
+        record = self.act(act.CompleteLoad(request), shown, after)
         self.lingering.pop(self.name_of(request), None)
         return record
 
@@ -248,13 +286,17 @@ class Driver:
         if len(recorded) != len(names) + len(self.lingering):
             raise Diverged("requests", sorted([*names, *self.lingering]), sorted(recorded))
         for name, request in zip(names, self.world.requests, strict=True):
-            known = self._rows.get(name)
-            if known is None or known[0] is not request:
-                known = (request, self.projector.request(request))
-                self._rows[name] = known
-            self.compare_row(name, known[1], recorded.get(name))
+            self.compare_row(name, self.row_of(name, request), recorded.get(name))
         for name, row in self.lingering.items():
             self.compare_row(name, row, recorded.get(name))
+
+    def row_of(self, name: str, request: Request) -> dict[str, Any]:
+        """Return the row of a live request, made once as long as the request stays the same."""
+        known = self._rows.get(name)
+        if known is None or known[0] is not request:
+            known = (request, self.projector.request(request))
+            self._rows[name] = known
+        return known[1]
 
     def compare_row(self, name: str, row: dict[str, Any], recorded: dict[str, Any] | None) -> None:
         """Compare one request; the recorded ``in_flight`` may be 0 before the model's is (DECLARED). Raises Diverged."""

@@ -81,8 +81,20 @@ class SchedulerConfig(_Strict, frozen=True):
     concurrent_batches: Annotated[int, Meta(ge=1, le=1024)]
 
 
+class ConnectorConfig(_Strict, frozen=True):
+    """A connector besides the host tier that supplies `tokens` external tokens at once (0: none); `divergent`: it can use a
+    divergent local hit.
+    """
+
+    divergent: bool
+    tokens: Tokens
+
+
 class Config(_Strict, frozen=True):
-    """Configuration of the recorded engine. `group_block_sizes` are the effective sizes E, in tokens per table entry."""
+    """Configuration of the recorded engine. `group_block_sizes` are the effective sizes E, in tokens per table entry.
+
+    `connectors` are those besides the host tier, in their order; null or absent: none.
+    """
 
     name: str
     groups: Annotated[list[GroupConfig], Meta(min_length=1, max_length=MAX_GROUPS)]
@@ -103,6 +115,7 @@ class Config(_Strict, frozen=True):
     max_running: Count
     seed: Count
     scheduler: SchedulerConfig | None = None
+    connectors: list[ConnectorConfig] | None = None
 
 
 class Header(_Strict, frozen=True):
@@ -165,11 +178,12 @@ class Load(_Strict, frozen=True):
 
 
 class RawCall(_Strict, frozen=True):
-    """A manager-level call inside a scheduler-level line, before its arguments and result are typed."""
+    """A manager-level call inside a scheduler-level line, before arguments, result and state difference are typed."""
 
     op: str
     args: Raw
     result: Raw
+    delta: Raw | UnsetType = UNSET
 
 
 class NewRequest(_Strict, frozen=True):

@@ -154,6 +154,26 @@ def _compare_zeroed(driver: Driver, drain: Record, taken: tuple[int, ...], opera
     _result(operation, zeroed=list(taken))
 
 
+def shown_transfers(driver: Driver, operation: Operation) -> dict[str, object]:
+    """Return the recorded store, load and flush as fields of the record of BuildMetadata."""
+    if operation.result is None:
+        return {}
+    result: EndStepResult | StepResult = operation.result
+    if driver.config.offload is None:
+        return {}
+    store, load = result.store, result.load
+    return {
+        "store_event": NONE if store is None else store.event,
+        "store_device": () if store is None else tuple(store.device),
+        "store_host": () if store is None else tuple(store.host),
+        "load_event": NONE if load is None else load.event,
+        "load_device": () if load is None else tuple(load.device),
+        "load_host": () if load is None else tuple(load.host),
+        "load_requests": () if load is None else tuple(driver.ids[name] for name in load.requests if name in driver.ids),
+        "flush": bool(result.flush),
+    }
+
+
 def compare_transfers(driver: Driver, built: Record, operation: Operation) -> None:
     """Compare what the metadata of a step says with the recorded store, load and flush. Raises Diverged."""
     if operation.result is None:
@@ -165,16 +185,16 @@ def compare_transfers(driver: Driver, built: Record, operation: Operation) -> No
         "host": list(built.store_host),
         "meta": None if built.store_meta is None else [len(items) for items in built.store_meta],
     }
-    equal("store", None if built.store_event == NONE else store, _plain(result.store))
+    driver.equal("store", None if built.store_event == NONE else store, _plain(result.store))
     load = {
         "event": built.load_event,
         "device": list(built.load_device),
         "host": list(built.load_host),
         "requests": [driver.name_of(request) for request in built.load_requests],
     }
-    equal("load", None if built.load_event == NONE else load, _plain(result.load))
+    driver.equal("load", None if built.load_event == NONE else load, _plain(result.load))
     if driver.config.offload is not None:
-        equal("flush", built.flush, result.flush)
+        driver.equal("flush", built.flush, result.flush)
 
 
 def _plain(part: object) -> object:

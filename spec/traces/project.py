@@ -73,6 +73,7 @@ def model_config(header: Header, profile: Profile) -> Config:
         use_eagle=config.use_eagle,
         num_draft_tokens=config.num_draft_tokens,
         events=config.host is not None and config.host.events,
+        connectors=tuple(connector.divergent for connector in config.connectors or ()),
         defer_block_free=config.host is not None and batches > 1,
         max_steps_in_flight=batches,
         offload=None if config.host is None else offload(config.host),

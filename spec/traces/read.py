@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import math
 import os
 import zlib
@@ -45,11 +46,16 @@ DEFAULT_LIMITS = Limits()
 
 @attrs.frozen(slots=True)
 class Call:
-    """A manager-level call that a scheduler made: typed arguments and result (types in `spec.traces.format`)."""
+    """A manager-level call that a scheduler made: typed arguments and result (types in `spec.traces.format`).
+
+    `change` is the difference to the state after the last call before it in the same line that has one, for the first of them
+    to the state after the previous line; None where none was recorded.
+    """
 
     op: str
     args: Any
     result: Any
+    change: StateObject | None = None
 
 
 @attrs.frozen(slots=True)
@@ -116,6 +122,19 @@ class Recording:
             current = _follow(self.name, operation, current)
             yield operation, current
 
+    def states_of_calls(self) -> Iterator[tuple[Operation, tuple[RecordedState | None, ...], RecordedState | None]]:
+        """Each operation with the state after each of its calls (None where none was recorded), and the one after it; None for
+        an operation in which the engine raised.
+        """
+        before: RecordedState | None = None
+        for operation in self.operations:
+            inside = _within(self.name, operation, before)
+            if operation.change is None:
+                yield operation, inside, None
+                continue
+            before = _follow(self.name, operation, before)
+            yield operation, inside, before
+
 
 class _Line(Struct, frozen=True, forbid_unknown_fields=True):
     i: int
@@ -128,14 +147,21 @@ class _Line(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _decode_line = msgspec.json.Decoder(_Line).decode
+_decode_state = msgspec.json.Decoder(StateObject).decode
 _decode_calls: dict[str, dict[str, tuple[msgspec.json.Decoder[Any], msgspec.json.Decoder[Any]]]] = {
     level: {name: (msgspec.json.Decoder(args), msgspec.json.Decoder(result)) for name, (args, result) in table.items()}
     for level, table in trace_format.OPERATIONS.items()
 }
 
 
-def read(path: Path | str, limits: Limits = DEFAULT_LIMITS) -> Recording:
+def read(path: Path | str, limits: Limits = DEFAULT_LIMITS, *, check_sizes: bool = True) -> Recording:
     """Read a recording from a file, gzip-compressed or plain.
+
+    Args:
+        path: the file.
+        limits: sizes above which it is refused.
+        check_sizes: refuse a header whose resolved sizes (`group_block_sizes`, `scheduler_block_size`) are not those that its
+            groups give; without it they are what the engine resolved, to be judged.
 
     Raises:
         TraceError: the file cannot be opened, or is not a well-formed recording of version 1; names the line.
@@ -143,24 +169,24 @@ def read(path: Path | str, limits: Limits = DEFAULT_LIMITS) -> Recording:
     name = os.fspath(path)
     try:
         with Path(path).open("rb") as file:
-            return read_stream(file, name, limits)
+            return read_stream(file, name, limits, check_sizes=check_sizes)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise TraceError(name, 0, f"cannot be read: {reason}", "name an existing recording") from error
 
 
-def read_bytes(data: bytes, name: str, limits: Limits = DEFAULT_LIMITS) -> Recording:
+def read_bytes(data: bytes, name: str, limits: Limits = DEFAULT_LIMITS, *, check_sizes: bool = True) -> Recording:
     """Read a recording from memory; `name` is what messages call it. Raises TraceError as `read` does."""
-    return read_stream(io.BytesIO(data), name, limits)
+    return read_stream(io.BytesIO(data), name, limits, check_sizes=check_sizes)
 
 
-def read_stream(file: BinaryIO, name: str, limits: Limits = DEFAULT_LIMITS) -> Recording:
+def read_stream(file: BinaryIO, name: str, limits: Limits = DEFAULT_LIMITS, *, check_sizes: bool = True) -> Recording:
     """Read a recording from a seekable binary stream. Raises TraceError as `read` does."""
     lines = _lines(file, name, limits)
     first = next(lines, None)
     if first is None:
         raise TraceError(name, 0, "the file is empty", "record again")
-    header = _header(first, name)
+    header = _header(first, name, check_sizes)
     operations: list[Operation] = []
     for index, line in enumerate(lines):
         if index >= limits.operations:
@@ -176,7 +202,7 @@ def read_stream(file: BinaryIO, name: str, limits: Limits = DEFAULT_LIMITS) -> R
             name, last.line, "the last line has no full state", "the recording was cut off here; get a complete copy"
         )
     recording = Recording(name, header, tuple(operations))
-    for _ in recording.states():  # every delta must apply, or the file is refused as a whole
+    for _ in recording.states_of_calls():  # every delta must apply, or the file is refused as a whole
         pass
     return recording
 
@@ -214,7 +240,7 @@ def _lines(file: BinaryIO, name: str, limits: Limits) -> Iterator[bytes]:
         yield line.rstrip(b"\r\n")
 
 
-def _header(line: bytes, name: str) -> Header:
+def _header(line: bytes, name: str, check_sizes: bool) -> Header:
     advice = "line 1 must be the header of a kv-trace recording, see docs/trace-format.md"
     try:
         loose = msgspec.json.decode(line)
@@ -234,14 +260,13 @@ def _header(line: bytes, name: str) -> Header:
         header = msgspec.json.decode(line, type=Header)
     except msgspec.ValidationError as error:
         raise TraceError(name, 1, str(error), advice) from None
-    for what in _contradictions(header):
+    for what in itertools.chain(_size_contradictions(header.config) if check_sizes else (), _contradictions(header)):
         raise TraceError(name, 1, what, "correct the configuration in line 1")
     return header
 
 
-def _contradictions(header: Header) -> Iterator[str]:
-    """What the fields of a header say against each other (docs/trace-format.md, sections 1 and 2)."""
-    config = header.config
+def _size_contradictions(config: Config) -> Iterator[str]:
+    """What the resolved sizes of a header say against its groups (docs/trace-format.md, section 1)."""
     ranks = config.dcp_world_size
     effective = [group.block_size * (ranks if group.dcp_sharded else 1) for group in config.groups]
     if config.group_block_sizes != effective:
@@ -250,6 +275,13 @@ def _contradictions(header: Header) -> Iterator[str]:
         yield f"scheduler_block_size {config.scheduler_block_size} is not the least common multiple of {effective}"
     if any(size % config.hash_block_size for size in effective):
         yield f"hash_block_size {config.hash_block_size} does not divide every one of {effective}"
+
+
+def _contradictions(header: Header) -> Iterator[str]:
+    """What the fields of a header say against each other (docs/trace-format.md, section 2)."""
+    config = header.config
+    if len(config.group_block_sizes) != len(config.groups):
+        yield f"group_block_sizes has {len(config.group_block_sizes)} entries for {len(config.groups)} groups"
     for index, group in enumerate(config.groups):
         if (group.kind in ("sliding_window", "chunked_local")) != (group.window is not None):
             yield f"group {index} ({group.kind}): window is for sliding_window and chunked_local, and they need it"
@@ -284,7 +316,7 @@ def _operation(line: bytes, index: int, header: Header, name: str) -> Operation:
     if raw.result is UNSET:
         raise TraceError(name, number, "Object missing required field `result`", advice)
     result = _part(raw.result, level, raw.op, 1, name, number)
-    calls = tuple(_call(call, name, number) for call in _given(getattr(result, "calls", UNSET)))
+    calls = tuple(_call(call, header, name, number) for call in _given(getattr(result, "calls", UNSET)))
     change, is_full = _change(raw, header, name)
     return Operation(index, raw.op, args, result, None, calls, change, is_full)
 
@@ -305,6 +337,12 @@ def _change(raw: _Line, header: Header, name: str) -> tuple[StateObject, bool]:
         raise TraceError(name, number, "no full state", f"every {FULL_STATE_EVERY}th operation gives one")
     change = raw.delta if raw.state is UNSET else raw.state
     assert change is not UNSET
+    _check_rows(change, header, name, number)
+    return change, raw.state is not UNSET
+
+
+def _check_rows(change: StateObject, header: Header, name: str, number: int) -> None:
+    """Refuse requests whose tables are not one per group. Raises TraceError."""
     groups = len(header.config.groups)
     for request, row in (change.requests or {}).items() if change.requests is not UNSET else ():
         if row is not None and not len(row.tables) == len(row.num_cached) == groups:
@@ -314,15 +352,22 @@ def _change(raw: _Line, header: Header, name: str) -> tuple[StateObject, bool]:
                 f"request {request} has {len(row.tables)} tables",
                 f"there are {groups} groups, one table each",
             )
-    return change, raw.state is not UNSET
 
 
-def _call(call: trace_format.RawCall, name: str, number: int) -> Call:
+def _call(call: trace_format.RawCall, header: Header, name: str, number: int) -> Call:
     if call.op not in _decode_calls["call"]:
         raise TraceError(name, number, f"unknown call {call.op!r}", "compare with docs/trace-format.md, section 5")
     args = _part(call.args, "call", call.op, 0, name, number)
     # an engine's call that returns nothing is written as an empty object
-    return Call(call.op, args, _part(call.result, "call", call.op, 1, name, number))
+    result = _part(call.result, "call", call.op, 1, name, number)
+    if call.delta is UNSET:
+        return Call(call.op, args, result)
+    try:
+        change = _decode_state(call.delta)
+    except msgspec.DecodeError as error:
+        raise TraceError(name, number, f"{call.op} delta: {error}", "compare with docs/trace-format.md") from None
+    _check_rows(change, header, name, number)
+    return Call(call.op, args, result, change)
 
 
 def _part(raw: Raw, level: str, op: str, which: int, name: str, number: int) -> Any:
@@ -337,13 +382,28 @@ def _given(calls: Any) -> Any:
     return () if calls is UNSET else calls
 
 
+def _within(name: str, operation: Operation, before: RecordedState | None) -> tuple[RecordedState | None, ...]:
+    """Return the state after each call of an operation, None where none was recorded."""
+    states: list[RecordedState | None] = []
+    for call in operation.calls:
+        if call.change is not None and before is not None:
+            before = _applied(name, operation, before, call.change)
+        states.append(None if call.change is None else before)
+    return tuple(states)
+
+
 def _follow(name: str, operation: Operation, before: RecordedState | None) -> RecordedState:
     assert operation.change is not None
     if operation.is_full:
         return trace_state.full(operation.change)
     assert before is not None  # operation 0 has a full state, or reading had failed
+    return _applied(name, operation, before, operation.change)
+
+
+def _applied(name: str, operation: Operation, before: RecordedState, change: StateObject) -> RecordedState:
+    """Return the state that follows by a difference. Raises TraceError."""
     try:
-        return trace_state.after(before, operation.change)
+        return trace_state.after(before, change)
     except KeyError as error:
         raise TraceError(
             name,

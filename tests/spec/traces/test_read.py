@@ -296,6 +296,91 @@ def test_an_unknown_call_inside_a_scheduler_line():
     assert "args: Object missing required field" in refuse(encode(lines)).what
 
 
+def line_with_calls(name: str) -> tuple[Lines, int]:
+    """A scheduler-level recording and the number of a line that has two calls and a delta."""
+    lines = lines_of(name)
+    number = next(i for i, line in enumerate(lines) if "delta" in line and len(line["result"].get("calls", ())) > 1)
+    return lines, number
+
+
+class TestStatesOfCalls:
+    NAME = "s1265_fa_mamba_swaX_dcp2"
+
+    def test_a_call_may_say_what_it_changed(self):
+        """The first difference is relative to the line before, the next to the first one; the line's own one is as without."""
+        lines, number = line_with_calls(self.NAME)
+        without = list(read_bytes(encode(lines), "x").states())
+        first, *_, last = lines[number]["result"]["calls"]
+        first["delta"] = {"device": {"free": [5, 6]}}
+        last["delta"] = {"step": {"copies": [[5, 6]]}}
+        recording = read_bytes(encode(lines), "x")
+        operation, calls, after = list(recording.states_of_calls())[number - 1]
+        before = without[number - 2][1]
+        assert calls[1:-1] == (None,) * (len(operation.calls) - 2)
+        assert calls[0] is not None
+        assert calls[0].device == before.device | {"free": [5, 6]}
+        assert calls[0].step == before.step
+        assert calls[-1] is not None
+        assert (calls[-1].device, calls[-1].step["copies"]) == (calls[0].device, [(5, 6)])
+        assert after == without[number - 1][1]
+        assert [state for _, state in recording.states()] == [state for _, state in without]
+
+    def test_no_change_is_something_else_than_no_word(self):
+        lines, number = line_with_calls(self.NAME)
+        lines[number]["result"]["calls"][1]["delta"] = {}
+        recording = read_bytes(encode(lines), "x")
+        before = list(recording.states())[number - 2][1]
+        assert list(recording.states_of_calls())[number - 1][1][:2] == (None, before)
+
+    @pytest.mark.parametrize(
+        ("delta", "what"),
+        [
+            ({"gpu": {}}, "unknown field `gpu`"),
+            ({"in_flight": [1]}, "the delta changes in_flight, which does not exist"),
+            ({"requests": {"Z": None}}, "the delta changes requests.Z"),
+            ([], "Expected `object`, got `array`"),
+        ],
+    )
+    def test_a_bad_one_is_refused_with_its_line(self, delta, what):
+        lines, number = line_with_calls(self.NAME)
+        lines[number]["result"]["calls"][0]["delta"] = delta
+        error = refuse(encode(lines))
+        assert error.line == number + 1
+        assert what in error.what
+
+    def test_tables_are_one_per_group(self):
+        lines, number = line_with_calls(self.NAME)
+        row = dict(
+            next(iter(next(line["delta"]["requests"] for line in lines if line.get("delta", {}).get("requests")).values()))
+        )
+        lines[number]["result"]["calls"][0]["delta"] = {"requests": {"r": row | {"tables": [[]]}}}
+        assert "has 1 tables" in refuse(encode(lines)).what
+
+
+class TestHeader:
+    def test_connectors(self):
+        lines = lines_of("d_cow_dcp2")
+        assert read_bytes(encode(lines), "x").config.connectors is None
+        change("0.config.connectors", [{"divergent": True, "tokens": 16}])(lines)
+        found = read_bytes(encode(lines), "x").config.connectors
+        assert [(one.divergent, one.tokens) for one in found] == [(True, 16)]
+        change("0.config.connectors.0.tokens", ...)(lines)
+        assert "missing required field `tokens`" in refuse(encode(lines)).what
+
+    @pytest.mark.parametrize("path", ["group_block_sizes.0", "scheduler_block_size", "hash_block_size"])
+    def test_resolved_sizes_may_be_left_to_a_judge(self, path):
+        lines = lines_of("d_cow_dcp2")
+        change(f"0.config.{path}", 3)(lines)
+        refuse(encode(lines))
+        read_bytes(encode(lines), "x", check_sizes=False)
+
+    def test_one_size_per_group(self):
+        lines = lines_of("d_cow_dcp2")
+        change("0.config.group_block_sizes", [8])(lines)
+        with pytest.raises(TraceError, match="1 entries for 2 groups"):
+            read_bytes(encode(lines), "x", check_sizes=False)
+
+
 class TestLimits:
     def test_long_line(self):
         data = archive.read_member("d_cow_dcp2")

@@ -1,0 +1,264 @@
+"""An adapter in a process of its own: a hang, a crash or an escaped exception becomes an error with words, never a stuck run.
+
+The process is forked from this one, so that the adapter needs no pickling; it is started anew after each death. What it answers
+does travel: an ``Observation`` is plain data. Where there is no fork, or for debugging, ``Direct`` runs the adapter in this
+process: then an exception is a verdict as well, a hang or a crash takes this process along.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkContext, ForkProcess
+from typing import Any, Literal
+
+from attrs import define, field
+
+from kvproof.core.actions import Action
+from kvproof.core.config import Config
+from kvproof.spec import judge
+from kvproof.spec.conformance.adapter import (
+    Adapter,
+    AdapterError,
+    Geometry,
+    HasGeometry,
+    Observation,
+    Shows,
+    Unsupported,
+)
+
+LIMIT = 10.0
+"""Seconds within which an action must be answered."""
+START_LIMIT = 60.0
+"""Seconds within which a start must be answered: an implementation may load something first."""
+
+End = Literal["raised", "hung", "died"]
+
+
+class Died(Exception):
+    """An adapter did not answer: it let an exception escape, hung, or its process ended. The message says which.
+
+    After ``hung`` and ``died`` its process is gone; ``start`` makes a new one.
+    """
+
+    def __init__(self, how: End, words: str) -> None:
+        super().__init__(words)
+        self.how = how
+        self.words = words
+
+
+def guarded(adapter: Adapter, isolation: bool = True, limit: float = LIMIT) -> Isolated | Direct:
+    """Return the adapter behind a guard: in a forked process if asked for and possible, else in this one."""
+    if isolation and "fork" in multiprocessing.get_all_start_methods():
+        return Isolated(adapter, limit)
+    return Direct(adapter)
+
+
+@define(slots=True)
+class Direct:
+    """Runs an adapter in this process; an escaped exception is a ``Died``."""
+
+    adapter: Adapter
+
+    @property
+    def name(self) -> str:
+        """The adapter's name."""
+        return self.adapter.name
+
+    @property
+    def shows(self) -> frozenset[Shows]:
+        """What the adapter shows."""
+        return self.adapter.shows
+
+    @property
+    def null_block(self) -> int:
+        """The adapter's null block."""
+        return self.adapter.null_block
+
+    def start(self, config: Config) -> None:
+        """Begin anew. Raises Unsupported, Died."""
+        with _escaping():
+            self.adapter.start(config)
+
+    def perform(self, action: Action) -> Observation:
+        """Perform one action. Raises Died, AdapterError."""
+        with _escaping():
+            return _observed(self.adapter.perform(action))
+
+    def geometry(self, config: Config) -> Geometry:
+        """Return the sizes that the implementation derives. Raises Unsupported, Died, AdapterError."""
+        with _escaping():
+            return _geometry(self.adapter, config)
+
+    def close(self) -> None:
+        """Nothing is to be ended."""
+
+
+@contextmanager
+def _escaping() -> Iterator[None]:
+    try:
+        yield
+    except (Unsupported, AdapterError):
+        raise
+    except Exception as error:
+        raise Died("raised", f"raised {judge.describe_crash(error)}") from error
+
+
+def _observed(answer: object) -> Observation:
+    if not isinstance(answer, Observation):
+        raise AdapterError(f"perform returned {type(answer).__name__}, not an Observation")
+    return answer
+
+
+def _geometry(adapter: Adapter, config: Config) -> Geometry:
+    if not isinstance(adapter, HasGeometry):
+        raise AdapterError(f"{adapter.name} declares {Shows.GEOMETRY.value} and has no method geometry(config)")
+    return adapter.geometry(config)
+
+
+@define(slots=True, eq=False)
+class Isolated:
+    """Runs an adapter in a forked process; every request must be answered within a limit in seconds."""
+
+    adapter: Adapter
+    limit: float = LIMIT
+    start_limit: float = START_LIMIT
+    _process: ForkProcess | None = field(default=None, init=False)
+    _pipe: Connection[Any, Any] | None = field(default=None, init=False)
+
+    @property
+    def name(self) -> str:
+        """The adapter's name."""
+        return self.adapter.name
+
+    @property
+    def shows(self) -> frozenset[Shows]:
+        """What the adapter shows."""
+        return self.adapter.shows
+
+    @property
+    def null_block(self) -> int:
+        """The adapter's null block."""
+        return self.adapter.null_block
+
+    def start(self, config: Config) -> None:
+        """Begin anew, in a new process if the last one is gone. Raises Unsupported, Died."""
+        self._ask(("start", config), self.start_limit)
+
+    def perform(self, action: Action) -> Observation:
+        """Perform one action. Raises Died, AdapterError."""
+        return _observed(self._ask(("perform", action), self.limit))
+
+    def geometry(self, config: Config) -> Geometry:
+        """Return the sizes that the implementation derives. Raises Unsupported, Died, AdapterError."""
+        answer = self._ask(("geometry", config), self.start_limit)
+        if not isinstance(answer, Geometry):
+            raise AdapterError(f"geometry returned {type(answer).__name__}, not a Geometry")
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        process, pipe = self._process, self._pipe
+        self._process = self._pipe = None
+        if pipe is not None:
+            pipe.close()
+        if process is not None:
+            _end(process)
+
+    def _ask(self, request: tuple[str, Any], limit: float) -> Any:
+        if self._pipe is None:
+            self._fork()
+        pipe = self._pipe
+        assert pipe is not None
+        try:
+            pipe.send(request)
+            if not pipe.poll(limit):
+                self.close()
+                raise Died("hung", f"did not answer within {limit:g} s")
+            kind, answer = pipe.recv()
+        except (EOFError, OSError) as error:
+            raise Died("died", self._last_words()) from error
+        if kind == "answer":
+            return answer
+        raise {"unsupported": Unsupported, "wrong": AdapterError}[kind](answer) if kind != "raised" else Died("raised", answer)
+
+    def _fork(self) -> None:
+        context: ForkContext = multiprocessing.get_context("fork")
+        here, there = context.Pipe()
+        # As a daemon the process ends with this one at the latest.
+        process = context.Process(target=_serve, args=(self.adapter, there, here), daemon=True)
+        with warnings.catch_warnings():
+            # The process runs nothing but the adapter; if one of its locks was held elsewhere, that is a hang with words.
+            warnings.filterwarnings("ignore", ".*fork.*", DeprecationWarning)
+            process.start()
+        there.close()
+        self._process, self._pipe = process, here
+
+    def _last_words(self) -> str:
+        """Return how the process ended, and forget it."""
+        process = self._process
+        assert process is not None
+        process.join(1.0)
+        code = process.exitcode
+        self.close()
+        if code is None:
+            return "closed its end of the connection"
+        return f"was killed by {_signal(-code)}" if code < 0 else f"ended its process with exit status {code}"
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _end(process: ForkProcess) -> None:
+    """Kill a process and what it has started."""
+    if process.pid is not None and process.is_alive():
+        with suppress(ProcessLookupError, PermissionError):
+            if os.getpgid(process.pid) == process.pid:
+                os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
+    process.join()
+    process.close()
+
+
+def _serve(adapter: Adapter, pipe: Connection[Any, Any], other_end: Connection[Any, Any]) -> None:
+    """Answer requests until nobody is there any more. Runs in the forked process."""
+    other_end.close()
+    os.setsid()  # what the adapter starts ends with it, and an interrupt from the keyboard reaches the parent alone
+    multiprocessing.current_process().daemon = False  # the adapter may start processes
+    while True:
+        try:
+            request = pipe.recv()
+        except (EOFError, OSError):
+            return
+        kind, answer = _answer(adapter, *request)
+        try:
+            pipe.send((kind, answer))
+        except OSError:
+            return
+        except Exception as error:
+            pipe.send(("wrong", f"what it shows cannot be sent to another process: {type(error).__name__}: {error}"))
+
+
+def _answer(adapter: Adapter, what: str, argument: Any) -> tuple[str, Any]:
+    try:
+        if what == "start":
+            adapter.start(argument)
+            return "answer", None
+        if what == "perform":
+            return "answer", _observed(adapter.perform(argument))
+        return "answer", _geometry(adapter, argument)
+    except Unsupported as error:
+        return "unsupported", str(error)
+    except AdapterError as error:
+        return "wrong", str(error)
+    except Exception as error:
+        return "raised", f"raised {judge.describe_crash(error)}"

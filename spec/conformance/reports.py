@@ -1,0 +1,227 @@
+"""What came of judging an adapter: a verdict per law with its reason, counterexamples, and what differs from the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Any
+
+from attrs import field, frozen
+
+from kvproof.spec.counterexample import Counterexample
+from kvproof.spec.counterexample import dumps as as_json
+
+
+class Verdict(Enum):
+    """One of three values; a law that could not be judged is never said to hold."""
+
+    HOLDS = "holds"
+    REFUTED = "refuted"
+    UNDETERMINED = "undetermined"
+
+
+@frozen(slots=True)
+class LawVerdict:
+    """What is known about one law (or rule of generation) on this implementation.
+
+    ``why`` is a sentence for people: the evidence, or why nothing can be said. ``judged`` counts how often the premise was
+    true and all that the law asks for was shown; ``hidden`` how often it asked for something that is not shown, by its name
+    (``Shows``). ``bent`` counts violations that a declared profile field explains, ``explained`` are the undeclared fields that
+    would bend the law, as ``field = value``.
+    """
+
+    law: str
+    sentence: str
+    verdict: Verdict
+    why: str
+    judged: int = 0
+    hidden: tuple[tuple[str, int], ...] = ()
+    bent: int = 0
+    explained: tuple[str, ...] = ()
+    counterexample: Counterexample | None = None
+
+
+@frozen(slots=True)
+class ScopeRun:
+    """What was done in one scope; ``skipped`` says why nothing was (the adapter does not support its configuration)."""
+
+    name: str
+    walks: int = 0
+    actions: int = 0
+    skipped: str = ""
+
+
+@frozen(slots=True)
+class DifferenceGroup:
+    """Differences of one kind: where the implementation shows something else than the model predicts. No violation by itself.
+
+    ``action`` is the type of the action, ``what`` the part that differs; the example is the first one. ``settings`` are the
+    declared or declarable settings under which the prediction is what was shown; empty: none of them explains it.
+    ``declared`` says that the adapter names one of them as its policy.
+    """
+
+    what: str
+    action: str
+    count: int
+    scope: str
+    position: int
+    predicted: str
+    observed: str
+    settings: tuple[str, ...] = ()
+    declared: bool = False
+
+    @property
+    def explanation(self) -> str:
+        """Return in words which setting explains it."""
+        if not self.settings:
+            return "no declared setting explains it"
+        return f"explained by {' or '.join(self.settings)}" + (" (declared)" if self.declared else "")
+
+
+class Refuted(AssertionError):
+    """An adapter is refuted; the message is the report."""
+
+
+@frozen(slots=True)
+class Report:
+    """Everything that judging an adapter found. The same adapter, scopes, budget and seed give the same report."""
+
+    adapter: str
+    seed: int
+    shows: tuple[str, ...]
+    laws: tuple[LawVerdict, ...]
+    scopes: tuple[ScopeRun, ...] = ()
+    differences: tuple[DifferenceGroup, ...] = ()
+    problems: tuple[str, ...] = field(default=())
+    """What went wrong with the judging itself: what the adapter shows cannot be read, or a run does not repeat."""
+
+    @property
+    def refuted(self) -> tuple[LawVerdict, ...]:
+        """The laws that are refuted."""
+        return tuple(law for law in self.laws if law.verdict is Verdict.REFUTED)
+
+    @property
+    def counterexamples(self) -> tuple[Counterexample, ...]:
+        """The counterexamples of the refuted laws, the shortest first."""
+        found = [law.counterexample for law in self.refuted if law.counterexample is not None]
+        return tuple(sorted(found, key=lambda example: (len(example.actions), example.law)))
+
+    @property
+    def actions(self) -> int:
+        """The actions that were performed and judged, over all scopes."""
+        return sum(scope.actions for scope in self.scopes)
+
+    def __iter__(self) -> Iterator[LawVerdict]:
+        """Iterate over the verdicts, in the order of the laws."""
+        return iter(self.laws)
+
+    def of(self, law: str) -> LawVerdict:
+        """Return the verdict on one law. Raises KeyError if it was not asked for."""
+        for verdict in self.laws:
+            if verdict.law == law:
+                return verdict
+        raise KeyError(f"{law} was not judged; judged: {', '.join(verdict.law for verdict in self.laws)}")
+
+    def raise_if_refuted(self) -> None:
+        """Raise Refuted with the refuted laws and their counterexamples, if there are any."""
+        if self.refuted:
+            raise Refuted(self.text())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as JSON knows it; counterexamples are in the form of their files."""
+        import json
+
+        return {
+            "adapter": self.adapter,
+            "seed": self.seed,
+            "shows": list(self.shows),
+            "laws": [
+                {
+                    "law": law.law,
+                    "sentence": law.sentence,
+                    "verdict": law.verdict.value,
+                    "why": law.why,
+                    "judged": law.judged,
+                    "hidden": dict(law.hidden),
+                    "bent": law.bent,
+                    "explained": list(law.explained),
+                    "counterexample": None if law.counterexample is None else json.loads(as_json(law.counterexample)),
+                }
+                for law in self.laws
+            ],
+            "scopes": [
+                {"name": scope.name, "walks": scope.walks, "actions": scope.actions, "skipped": scope.skipped}
+                for scope in self.scopes
+            ],
+            "differences": [
+                {
+                    "what": group.what,
+                    "action": group.action,
+                    "count": group.count,
+                    "scope": group.scope,
+                    "position": group.position,
+                    "predicted": group.predicted,
+                    "observed": group.observed,
+                    "settings": list(group.settings),
+                    "declared": group.declared,
+                }
+                for group in self.differences
+            ],
+            "problems": list(self.problems),
+        }
+
+    def text(self) -> str:
+        """Return the report as plain text: refuted laws first, then what is undetermined, then differences."""
+        return "\n".join(_lines(self))
+
+
+def _lines(report: Report) -> Iterator[str]:
+    count = {verdict: sum(law.verdict is verdict for law in report.laws) for verdict in Verdict}
+    tried = [scope for scope in report.scopes if not scope.skipped]
+    yield (
+        f"{report.adapter}: {count[Verdict.REFUTED]} laws refuted, {count[Verdict.UNDETERMINED]} undetermined, "
+        f"{count[Verdict.HOLDS]} hold; {report.actions} actions in {len(tried)} scopes, seed {report.seed}"
+    )
+    yield f"shows {', '.join(report.shows) or 'nothing'}"
+    for scope in report.scopes:
+        if scope.skipped:
+            yield f"scope {scope.name} skipped: {scope.skipped}"
+    for problem in report.problems:
+        yield f"problem: {problem}"
+    for law in report.refuted:
+        yield ""
+        yield from law_lines(law)
+    undetermined = [law for law in report.laws if law.verdict is Verdict.UNDETERMINED]
+    if undetermined:
+        yield ""
+        yield "undetermined:"
+        yield from (f"  {law.law}: {law.why}" for law in undetermined)
+    if report.differences:
+        yield ""
+        yield "differences from the model (no violation by themselves):"
+        for group in report.differences:
+            yield (
+                f"  {group.action}, {group.what}: {group.count} times, first in {group.scope} at action {group.position}: "
+                f"predicted {group.predicted}, shown {group.observed}; {group.explanation}"
+            )
+
+
+def law_lines(law: LawVerdict) -> Sequence[str]:
+    """Return the verdict on one law as lines of text, with the counterexample if there is one."""
+    lines = [f"{law.law} {law.verdict.value}: {law.sentence}", f"  {law.why}"]
+    if law.explained:
+        lines.append(f"  would be expected with {' or '.join(law.explained)}, which is not declared")
+    if law.counterexample is not None:
+        lines += [f"  {line}" for line in story(law.counterexample)]
+    return lines
+
+
+def story(example: Counterexample) -> list[str]:
+    """Return the actions of a counterexample with what was shown after each, one a line."""
+    from kvproof.spec.report import lines as words
+
+    found = [f"{words.sizes_text(example)}; profile {words.profile_text(example.profile)}", f"at {words.place(example)}"]
+    found += [f"{name} = {value}" for name, value in example.values]
+    for line in words.story(example):
+        found.append(f"{line.number:>5} {line.action}" + (f" -> {line.answer}" if line.answer else ""))
+    return found

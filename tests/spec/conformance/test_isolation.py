@@ -1,0 +1,217 @@
+"""Whatever an adapter does to its process, who judges it gets words and goes on."""
+
+from __future__ import annotations
+
+import faulthandler
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import NoReturn
+
+import pytest
+from attrs import define, field
+
+from kvproof.core.actions import Action, BeginStep, Drain
+from kvproof.core.config import Config, Group, configure
+from kvproof.spec.conformance.adapter import Adapter, AdapterError, Geometry, Observation, Shows, Unsupported
+from kvproof.spec.conformance.isolation import Died, Direct, Isolated, guarded
+
+CONFIG = configure((Group("full_attention", 4),))
+
+
+@define
+class Odd:
+    """An adapter that answers BeginStep with its process id and does something odd on every other action."""
+
+    odd: Callable[[], object] = Observation
+    name: str = "odd"
+    shows: frozenset[Shows] = frozenset()
+    null_block: int = 0
+    started: list[int] = field(factory=list)
+
+    def start(self, config: Config) -> None:
+        if config.dcp_size > 1:
+            raise Unsupported("one rank only")
+        self.started.append(config.num_blocks)
+
+    def perform(self, action: Action) -> Observation:
+        if isinstance(action, BeginStep):
+            return Observation({"pid": os.getpid(), "started": tuple(self.started)})
+        answer = self.odd()
+        assert isinstance(answer, Observation), "as a release without checks would"
+        return answer
+
+
+@define
+class Sized(Odd):
+    def geometry(self, config: Config) -> Geometry:
+        return Geometry(sizes=config.sizes)
+
+
+def crash() -> NoReturn:
+    raise KeyError("block 7")
+
+
+def leave() -> NoReturn:
+    os._exit(3)
+
+
+def stop() -> NoReturn:
+    raise SystemExit(4)
+
+
+def fault() -> None:
+    faulthandler.disable()  # its report would stand among the output of the tests
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def hang() -> NoReturn:
+    while True:
+        time.sleep(60)
+
+
+@pytest.fixture
+def isolated() -> Iterator[Callable[..., Isolated]]:
+    made: list[Isolated] = []
+
+    def make(odd: Callable[[], object] = Observation, limit: float = 30.0) -> Isolated:
+        made.append(Isolated(Odd(odd), limit))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_it_runs_elsewhere_and_the_adapter_here_is_never_started(isolated: Callable[..., Isolated]) -> None:
+    one = isolated()
+    one.start(CONFIG)
+    one.start(configure((Group("full_attention", 4),), num_blocks=9))
+    shown = one.perform(BeginStep()).result
+    assert shown["started"] == (16, 9)
+    assert shown["pid"] != os.getpid()
+    assert isinstance(one.adapter, Odd)
+    assert one.adapter.started == []
+    assert (one.name, one.shows, one.null_block) == ("odd", frozenset(), 0)
+    assert isinstance(one, Adapter)
+
+
+@pytest.mark.parametrize(
+    ("odd", "how", "words"),
+    [
+        (crash, "raised", "KeyError: 'block 7'"),
+        (leave, "died", "exit status 3"),
+        (stop, "died", "exit status 4"),
+        (fault, "died", "was killed by SIGSEGV"),
+        (lambda: None, "raised", "AssertionError: as a release without checks would"),
+    ],
+)
+def test_a_crash_has_words_and_the_next_start_works(
+    isolated: Callable[..., Isolated], odd: Callable[[], object], how: str, words: str
+) -> None:
+    one = isolated(odd)
+    one.start(CONFIG)
+    with pytest.raises(Died) as caught:
+        one.perform(Drain())
+    assert caught.value.how == how
+    assert words in caught.value.words
+    one.start(CONFIG)
+    started = one.perform(BeginStep()).result["started"]
+    assert started == ((16, 16) if how == "raised" else (16,))
+
+
+def test_an_escaped_exception_says_where(isolated: Callable[..., Isolated]) -> None:
+    one = isolated(crash)
+    one.start(CONFIG)
+    with pytest.raises(Died, match=r"raised KeyError: 'block 7' at conformance/test_isolation.py:\d+ in crash"):
+        one.perform(Drain())
+
+
+def test_a_hang_ends_after_the_limit_with_its_process(isolated: Callable[..., Isolated]) -> None:
+    one = isolated(hang, 0.2)
+    one.start(CONFIG)
+    one.limit = 30.0
+    pid = one.perform(BeginStep()).result["pid"]
+    assert isinstance(pid, int)
+    one.limit = 0.2
+    with pytest.raises(Died, match=r"did not answer within 0\.2 s") as caught:
+        one.perform(Drain())
+    assert caught.value.how == "hung"
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    one.limit = 30.0
+    one.start(CONFIG)
+    assert one.perform(BeginStep()).result["pid"] != pid
+
+
+def test_what_the_adapter_has_started_ends_with_it(isolated: Callable[..., Isolated]) -> None:
+    """The grandchild holds the writing end of a pipe: it is closed only when the grandchild is gone."""
+    reading, writing = os.pipe()
+
+    def fork_and_hang() -> NoReturn:
+        os.fork()
+        hang()
+
+    one = isolated(fork_and_hang, 0.3)
+    one.start(CONFIG)
+    os.close(writing)
+    with pytest.raises(Died, match="did not answer"):
+        one.perform(Drain())
+    assert os.read(reading, 1) == b""
+    os.close(reading)
+
+
+def test_it_may_start_processes_itself(isolated: Callable[..., Isolated]) -> None:
+    def start_one() -> Observation:
+        process = multiprocessing.get_context("fork").Process(target=leave)
+        process.start()
+        process.join()
+        return Observation({"code": process.exitcode})
+
+    one = isolated(start_one)
+    one.start(CONFIG)
+    assert one.perform(Drain()).result == {"code": 3}
+
+
+def test_unsupported_and_broken_contracts_are_told_apart(isolated: Callable[..., Isolated]) -> None:
+    one = isolated(lambda: Observation({"lock": threading.Lock()}))
+    with pytest.raises(Unsupported, match="one rank only"):
+        one.start(configure((Group("full_attention", 4),), dcp_size=2))
+    one.start(CONFIG)
+    with pytest.raises(AdapterError, match="cannot be sent to another process: TypeError"):
+        one.perform(Drain())
+    with pytest.raises(AdapterError, match="has no method geometry"):
+        one.geometry(CONFIG)
+    assert one.perform(BeginStep()).result["started"] == (16,)
+
+
+def test_geometry_is_asked_in_the_process() -> None:
+    one = Isolated(Sized())
+    assert one.geometry(CONFIG).sizes == (4,)
+    one.close()
+    one.close()
+    assert Direct(Sized()).geometry(CONFIG).sizes == (4,)
+    with pytest.raises(AdapterError, match="has no method geometry"):
+        Direct(Odd()).geometry(CONFIG)
+
+
+def test_in_this_process_an_exception_is_a_verdict_too() -> None:
+    one = guarded(Odd(crash), isolation=False)
+    assert isinstance(one, Direct)
+    one.start(CONFIG)
+    assert one.perform(BeginStep()).result["pid"] == os.getpid()
+    with pytest.raises(Died, match="raised KeyError: 'block 7'") as caught:
+        one.perform(Drain())
+    assert isinstance(caught.value.__cause__, KeyError)
+    with pytest.raises(Unsupported):
+        one.start(configure((Group("full_attention", 4),), dcp_size=2))
+    one.close()
+
+
+def test_without_fork_it_falls_back_to_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(guarded(Odd()), Isolated)
+    monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: ["spawn"])
+    assert isinstance(guarded(Odd()), Direct)
