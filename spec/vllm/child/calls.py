@@ -1,4 +1,4 @@
-"""Arguments and results of the calls that a scheduler makes, as the entries of `calls` have them (docs/trace-format.md, section 5)."""
+"""Arguments and results of the calls that a scheduler makes, as `calls` has them (docs/trace-format.md, section 5)."""
 
 from __future__ import annotations
 
@@ -30,10 +30,6 @@ class Calls:
         )  # it may be gone, with its last keys registered, when a state is read
         return {"request": request.request_id}
 
-    def divergent_lookup(self, request: Any, *_: Any, **__: Any) -> dict[str, Any]:
-        """A lookup in which the groups may end at different boundaries, because the connector brings the rest."""
-        return {"request": request.request_id, "divergent": True}
-
     def found(self, result: Any, *_: Any, **__: Any) -> dict[str, Any]:
         """The result of a lookup."""
         return {"local": result[1], "blocks": ids(result[0].blocks), "junction": result[2]}
@@ -44,10 +40,12 @@ class Calls:
         return {"request": request.request_id, "from": num_computed_tokens}
 
     def answered(self, result: Any, *_: Any, **__: Any) -> dict[str, Any]:
-        """The connector's answer. Raises CannotRecord if it does not know yet."""
+        """The connector's answer. Raises CannotRecord for one that the format has no words for."""
         tokens, loads = result
         if tokens is None:
             raise dump.CannotRecord("a connector does not know yet what it has")
+        if loads and self.reader.host is None:
+            raise dump.CannotRecord("a connector that is no host tier loads in the background")
         return {"external": tokens, "async": bool(loads)}
 
     def truncate(self, blocks: Any, num_computed_tokens: int, *_: Any, **__: Any) -> dict[str, Any]:
@@ -113,7 +111,7 @@ class Calls:
         *_: Any,
         **__: Any,
     ) -> dict[str, Any]:
-        """The result of an allocation: blocks that are in a table and neither adopted nor new were taken for external tokens."""
+        """The result of an allocation: blocks of a table that are neither adopted nor new were taken for external tokens."""
         del num_new_tokens, num_new_computed_tokens, num_lookahead_tokens
         if result is None:
             return {"admitted": False, "new_blocks": None, "external_blocks": None}

@@ -75,7 +75,7 @@ class Prefixes:
             del self.seen[name]
 
     def of(self, value: Any, tokens: int | None = None) -> tuple[int, str]:
-        """The boundary and prefix_id of a hash. One that no request has had gets a name of its own; `tokens` is its boundary."""
+        """The boundary and prefix_id of a hash. One that no request has had gets an id of its own; `tokens` is its boundary."""
         entry = self.known.get(value)
         if entry is None:
             entry = (tokens or 0, hashlib.sha256(b"unknown:" + repr(value).encode()).hexdigest()[:12])
@@ -305,7 +305,7 @@ def header(reader: Reader, *, name: str | None, seed: int, version: str | None) 
     scheduler, vllm = reader.scheduler, reader.scheduler.vllm_config
     kinds = [group(reader, index) for index in range(len(reader.managers))]
     ranks = vllm.parallel_config.decode_context_parallel_size
-    refuse_unknown(reader, ranks)
+    refuse_unknown(reader)
     config = {
         "name": name or "_".join(LABELS[entry["kind"]] for entry in kinds),
         "groups": kinds,
@@ -409,7 +409,7 @@ def host(reader: Reader) -> dict[str, Any] | None:
 
 
 def connectors(connector: Any) -> list[dict[str, Any]]:
-    """Connectors other than the host tier: whether each accepts diverging local hits, and how many tokens it says it always has."""
+    """Connectors besides the host tier: whether each can use a divergent local hit, and how many tokens it claims."""
     if connector is None or getattr(connector, "scheduler_manager", None) is not None:
         return []
     several = getattr(connector, "_connectors", None)
@@ -420,7 +420,7 @@ def connectors(connector: Any) -> list[dict[str, Any]]:
     return [{"divergent": divergent, "tokens": tokens if type(tokens) is int else 0}]
 
 
-def refuse_unknown(reader: Reader, ranks: int) -> None:
+def refuse_unknown(reader: Reader) -> None:
     """Refuse configurations whose behaviour the format cannot describe. Raises CannotRecord."""
     scheduler = reader.scheduler
     for what, present in (
@@ -439,7 +439,6 @@ def refuse_unknown(reader: Reader, ranks: int) -> None:
             raise CannotRecord(
                 f"hash blocks of {reader.pool.hash_block_size} tokens do not divide a block of {manager.block_size} tokens"
             )
-    del ranks
 
 
 def release() -> str:

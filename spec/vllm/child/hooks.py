@@ -1,7 +1,7 @@
 """The passive recorder: wraps the methods of one live scheduler of vLLM and writes what they do in the public format.
 
-Nothing here changes an argument, a result or the order of anything. What cannot be expressed ends the recording with a reason in
-``Recorder.problem``; the engine goes on undisturbed.
+Nothing here changes an argument, a result or the order of anything. What cannot be expressed ends the recording, with a reason
+in ``Recorder.problem``; the engine goes on undisturbed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Operation:
     Attributes:
         stack: the names of the calls that are running.
         state: the one that the next call's difference is taken against.
-        open: the last call if it is an allocation, and the state before it: the connector may still follow it up.
+        open: the last call, until its difference is taken.
         handoffs: what the step took from the groups, by request.
         events: the cache events that were taken, of the device and of the host tier.
         lines: results of the lines that an update was split into, and how many events were queued at the end of each.
@@ -42,7 +42,7 @@ class Operation:
         self.calls: list[dict[str, Any]] = []
         self.stack: list[str] = []
         self.state = state
-        self.open: tuple[dict[str, Any], dict[str, Any]] | None = None
+        self.open: dict[str, Any] | None = None
         self.handoffs: dict[str, Any] = {}
         self.events: tuple[list[Any], list[Any]] = ([], [])
         self.lines: list[tuple[dict[str, Any], tuple[int, int]]] = []
@@ -166,7 +166,7 @@ class Recorder:
         return result
 
     def call(self, op: str, arguments: Method, outcome: Method | None = None) -> Callable[[Method], Method]:
-        """A hook for what becomes an entry of `calls`. It is transparent inside another call, except that a preemption frees."""
+        """A hook for what becomes an entry of `calls`. It is transparent inside another call, a preemption's free excepted."""
 
         def make(original: Method) -> Method:
             def hooked(*args: Any, **kwargs: Any) -> Any:
@@ -180,8 +180,8 @@ class Recorder:
                     result = original(*args, **kwargs)
                 finally:
                     operation.stack.pop()
-                if self.active:
-                    self.guarded(self.leave, operation, entry, outcome, result, args, kwargs)
+                if self.active and outcome is not None:
+                    self.guarded(self.leave, entry, outcome, result, args, kwargs)
                 return result
 
             return hooked
@@ -222,39 +222,33 @@ class Recorder:
 
     def enter(self, operation: Operation, op: str, arguments: Method, args: Any, kwargs: Any) -> dict[str, Any]:
         """Open an entry of `calls`."""
-        operation.open = None
+        self.show_last(operation)
         entry = {"op": op, "args": arguments(*args, **kwargs), "result": {}}
         operation.calls.append(entry)
         operation.stack.append(op)
+        operation.open = entry
         return entry
 
-    def leave(
-        self, operation: Operation, entry: dict[str, Any], outcome: Method | None, result: Any, args: Any, kwargs: Any
-    ) -> None:
+    def leave(self, entry: dict[str, Any], outcome: Method, result: Any, args: Any, kwargs: Any) -> None:
         """Complete an entry of `calls`."""
-        if outcome is not None:
-            entry["result"] = outcome(result, *args, **kwargs)
-        if not self.call_states:
-            return
-        if operation.stack:  # what a call inside another one changed is shown with the outer one
-            entry["delta"] = {}
-        else:
-            self.show(operation, entry, operation.state)
+        entry["result"] = outcome(result, *args, **kwargs)
 
-    def show(self, operation: Operation, entry: dict[str, Any], before: dict[str, Any]) -> None:
-        """Give a call the difference to the state after the call before it."""
-        operation.state = self.reader.state()
-        entry["delta"] = writing.delta(before, operation.state)
-        operation.open = (entry, before) if entry["op"] == "allocate" else None
+    def show_last(self, operation: Operation, state: dict[str, Any] | None = None) -> None:
+        """Give the last call its difference: what it changed, and what the scheduler changed right behind it."""
+        entry, operation.open = operation.open, None
+        if entry is not None and self.call_states:
+            before, operation.state = operation.state, self.reader.state() if state is None else state
+            entry["delta"] = writing.delta(before, operation.state)
 
-    def followed_up(self, result: Any, request: Any, *_: Any, **__: Any) -> None:
-        """The connector took notice of an allocation: the call shows the state after that."""
-        del result
-        operation = self.current
-        if operation is not None and operation.open is not None:
-            entry, before = operation.open
-            if entry["args"]["request"] == request.request_id:
-                self.show(operation, entry, before)
+    def plan_closes(self, original: Method) -> Method:
+        """A hook of what closes the plan of a step."""
+
+        def hooked(*args: Any, **kwargs: Any) -> Any:
+            if self.active and self.current is not None:
+                self.guarded(self.show_last, self.current)
+            return original(*args, **kwargs)
+
+        return hooked
 
     def handed_over(self, result: Any) -> None:
         """The groups' handoffs were taken."""
@@ -271,10 +265,12 @@ class Recorder:
         return Operation(op, args, self.writer.last)
 
     def write(self, operation: Operation, result: dict[str, Any], always: bool = False) -> int:
-        """Add the line of an operation. `calls` stand in it where there are any, or `always`."""
+        """Add the line of an operation. `calls` stand in it where there are any, or `always`. Returns its index."""
         if operation.calls or always:
             result["calls"] = operation.calls
-        return self.writer.line(operation.op, operation.args, result, self.reader.state())
+        state = self.reader.state()
+        self.show_last(operation, state)
+        return self.writer.line(operation.op, operation.args, result, state)
 
     def raised(self, operation: Operation, error: Exception) -> None:
         """The engine raised: that is the last line."""
@@ -465,7 +461,10 @@ class Recorder:
     def finish_report(self, outer: Operation | None, operation: Operation, result: Any) -> None:
         """A report has been dealt with."""
         del result
-        assert operation.report is not None and self.writer.last is not None
+        assert operation.report is not None
+        assert self.writer.last is not None
+        if len(operation.report.todo) == 1:
+            self.show_last(operation)
         before = outer.lines[-1][1] if outer is not None else (0, 0)
         for line in operation.report.lines(self.reader, self.writer.last, before, operation.calls):
             op, args, outcome, state, events = line
@@ -597,7 +596,7 @@ def attach(
     wrap(scheduler, "_mamba_block_aligned_split", call("clip", calls.clip, calls.clipped))
     wrap(scheduler, "_preempt_request", call("preempt", calls.one_request))
     wrap(manager, "get_computed_blocks", call("lookup", calls.one_request, calls.found))
-    wrap(manager, "get_computed_blocks_for_connector", call("lookup", calls.divergent_lookup, calls.found))
+    wrap(manager, "get_computed_blocks_for_connector", call("lookup", calls.one_request, calls.found))
     wrap(manager, "truncate_computed_blocks", call("truncate", calls.truncate))
     wrap(manager, "allocate_slots", call("allocate", calls.allocate, calls.allocated))
     wrap(manager, "cache_blocks", call("cache", calls.cache))
@@ -605,10 +604,11 @@ def attach(
     wrap(manager, "pop_blocks_for_free", call("free_deferred", calls.one_request))
     for source in ("take_boundary_state_offloads", "take_partial_tail_offloads"):
         wrap(manager, source, recorder.after(recorder.handed_over))
+        wrap(manager, source, recorder.plan_closes)
+    wrap(manager, "take_kv_cache_block_copies", recorder.plan_closes)
     wrap(manager, "take_events", recorder.taken(0))
     if connector is not None:
         wrap(connector, "get_num_new_matched_tokens", call("lookup_external", calls.lookup_external, calls.answered))
-        wrap(connector, "update_state_after_alloc", recorder.after(recorder.followed_up))
         wrap(connector, "request_finished", call("finish_hook", calls.finish_hook))
         wrap(connector, "request_finished_all_groups", call("finish_hook", calls.finish_hook))
         wrap(connector, "take_events", recorder.taken(1))
