@@ -255,7 +255,7 @@ class Reader:
 
 def holds(request: Any) -> bool:
     """Whether a waiting request has blocks."""
-    return request.num_computed_tokens > 0 or request.status.name == LOADING
+    return bool(request.num_computed_tokens > 0 or request.status.name == LOADING)
 
 
 def status_of(request: Any) -> str:
