@@ -1,7 +1,7 @@
-"""The header configuration of a recording (docs/trace-format.md, section 2) as the objects that a release's scheduler is built from.
+"""The header configuration of a recording (docs/trace-format.md, section 2) as the objects that a scheduler is built from.
 
-The configuration objects are attribute bags with what the header says; whatever else a release reads is answered by the defaults
-and the properties of that release's own configuration classes. Nothing depends on a version number: constructors are looked at.
+The configuration objects are attribute bags with what the header says; whatever else a release reads is answered by the
+defaults and the properties of its own configuration classes. Nothing depends on a version number: constructors are looked at.
 """
 
 from __future__ import annotations
@@ -166,6 +166,8 @@ def transfer(config: Header) -> Any:
     """Return the configuration of the connector, None without one."""
     kind = module("config").KVTransferConfig
     connectors = config.get("connectors")
+    if connectors and config["host"] is not None:
+        raise Unsupported("test connectors beside a host tier")
     if connectors:
         # the classes are found by the name of this folder's module
         children = [
@@ -173,7 +175,7 @@ def transfer(config: Header) -> Any:
                 "kv_connector": "TestConnector",
                 "kv_connector_module_path": "connectors",
                 "kv_role": "kv_both",
-                "kv_connector_extra_config": dict(one),
+                "kv_connector_extra_config": {**one, "unit": config["scheduler_block_size"]},
             }
             for one in connectors
         ]
@@ -291,11 +293,6 @@ def check_sizes(config: Header, layout: Any, whole: Part) -> None:
     The caller gives the scheduler the header's S and H, as the release's engine would its own.
     """
     utils = module("v1.core.kv_cache_utils")
-    if hasattr(utils, "resolve_dcp_kv_block_size"):
-        dcp = config["dcp_world_size"]
-        sizes = [utils.resolve_dcp_kv_block_size(group.kv_cache_spec, dcp) for group in layout.kv_cache_groups]
-        if sizes != config["group_block_sizes"]:
-            raise Unsupported(f"group block sizes {config['group_block_sizes']} (it derives {sizes})")
     derived = utils.resolve_kv_cache_block_sizes(layout, whole)
     wanted = (config["scheduler_block_size"], config["hash_block_size"])
     if tuple(derived) != wanted:

@@ -1,12 +1,12 @@
-"""Builds a release's real scheduler from a header configuration and runs a script of inputs on it; the workers are simulated here.
+"""Builds a release's real scheduler from a header configuration and runs a script on it; the workers are simulated here.
 
-Every script entry is total: what does not apply at that moment is skipped. The driver decides nothing that the scheduler decides.
+Every script entry is total: what does not apply at that moment is skipped. The driver decides nothing that the scheduler does.
 """
 
 from __future__ import annotations
 
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -27,7 +27,7 @@ SETTLE_ROUNDS = 200
 class NoGrammar:
     """In the place of the manager of structured output: no request has a grammar."""
 
-    def should_advance(self, request: Any) -> bool:
+    def should_advance(self, *args: Any, **kwargs: Any) -> bool:
         """Return false: there is no grammar to advance."""
         return False
 
@@ -35,11 +35,11 @@ class NoGrammar:
         """Return the drafts unchanged."""
         return tokens
 
-    def accept_tokens(self, request: Any, tokens: list[int]) -> bool:
+    def accept_tokens(self, *args: Any, **kwargs: Any) -> bool:
         """Return true: any token will do."""
         return True
 
-    def grammar_init(self, request: Any) -> None:
+    def grammar_init(self, *args: Any, **kwargs: Any) -> None:
         """Nothing to prepare."""
 
     def grammar_bitmask(self, *args: Any, **kwargs: Any) -> None:
@@ -58,14 +58,31 @@ class TextOnly:
 
 
 def build(config: Header) -> Any:
-    """Return the release's scheduler for a header configuration. Raises Unsupported."""
+    """Return the release's scheduler for a header configuration.
+
+    Raises:
+        Unsupported: the release has no such thing, or refuses the configuration in its own words.
+    """
+    try:
+        return _build(config)
+    except (AssertionError, NotImplementedError, ValueError) as error:
+        if not str(error):
+            raise
+        raise Unsupported(f"this configuration; it says: {error}") from error
+
+
+def _build(config: Header) -> Any:
     set_environment(config)
     layout, whole = kv_cache_config(config), vllm_config(config)
     check_sizes(config, layout, whole)
     utils = module("v1.core.kv_cache_utils")
     utils.init_none_hash(hash_function())
     overlapped = config["scheduler"]["concurrent_batches"] > 1
-    kind = module("v1.core.sched.async_scheduler").AsyncScheduler if overlapped and config["scheduler"].get("placeholders") else module("v1.core.sched.scheduler").Scheduler
+    kind = (
+        module("v1.core.sched.async_scheduler").AsyncScheduler
+        if overlapped and config["scheduler"].get("placeholders")
+        else module("v1.core.sched.scheduler").Scheduler
+    )
     values = {
         "vllm_config": whole,
         "kv_cache_config": layout,
@@ -77,7 +94,11 @@ def build(config: Header) -> Any:
         "log_stats": False,
     }
     # the scheduler of overlapped steps passes everything on
-    return kind(**accepted(module("v1.core.sched.scheduler").Scheduler, **values))
+    scheduler = kind(**accepted(module("v1.core.sched.scheduler").Scheduler, **values))
+    sizes = [manager.block_size for manager in scheduler.kv_cache_manager.coordinator.single_type_managers]
+    if sizes != config["group_block_sizes"]:
+        raise Unsupported(f"group block sizes {config['group_block_sizes']} (it derives {sizes})")
+    return scheduler
 
 
 def hash_function() -> Any:
@@ -87,27 +108,30 @@ def hash_function() -> Any:
 
 
 class Worker:
-    """The workers of one engine: they take a step's transfers and report them later, first in, first out per direction."""
+    """The workers of one engine: they take a step's transfers and report them later, first in, first out per direction.
+
+    ``stores`` and ``loads`` are under way, each with the number of the step that it came with.
+    """
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
-        self.stores: deque[int] = deque()
-        self.loads: deque[str] = deque()
+        self.stores: deque[tuple[int, int]] = deque()
+        self.loads: deque[tuple[str, int]] = deque()
         self.acks: dict[int, int] = {}
 
-    def take(self, metadata: Any) -> None:
+    def take(self, metadata: Any, step: int) -> None:
         """Take the transfers of one step."""
         store = getattr(metadata, "store_event", -1)
-        if store is not None and store >= 0:
-            self.stores.append(store)
+        if store >= 0:
+            self.stores.append((store, step))
         load = getattr(metadata, "load_event", -1)
-        if load is not None and load >= 0:
-            self.loads.extend(metadata.load_event_to_reqs.get(load, ()))
+        if load >= 0:
+            self.loads.extend((name, step) for name in metadata.load_event_to_reqs.get(load, ()))
 
     def stored(self, acks: int) -> Any:
-        """Return the report of ``acks`` workers about the oldest running store."""
-        event = self.stores[0]
-        count = min(acks, self.workers - self.acks.get(event, 0))
+        """Return the report of ``acks`` workers, at most of those still to come, about the oldest store."""
+        event = self.stores[0][0]
+        count = min(max(acks, 1), self.workers - self.acks.get(event, 0))
         self.acks[event] = self.acks.get(event, 0) + count
         if self.acks[event] == self.workers:
             self.stores.popleft()
@@ -116,8 +140,8 @@ class Worker:
         return module("v1.outputs").KVConnectorOutput(kv_connector_worker_meta=metadata)
 
     def loaded(self) -> Any:
-        """Return the report about the oldest running load."""
-        return module("v1.outputs").KVConnectorOutput(finished_recving={self.loads.popleft()})
+        """Return the report about the oldest load."""
+        return module("v1.outputs").KVConnectorOutput(finished_recving={self.loads.popleft()[0]})
 
 
 class Step:
@@ -141,6 +165,7 @@ class Driver:
         self.worker = Worker(config["host"]["workers"] if config["host"] else 1)
         self.planned: deque[Step] = deque()
         self.steps = 0
+        self.updated = 0
         self.skipped = 0
         self.submitted = 0
         self.rounds = 0
@@ -192,7 +217,7 @@ class Driver:
         requests = self.scheduler.requests
         self.planned.append(Step(output, {name: not requests[name].is_prefill_chunk for name in output.num_scheduled_tokens}))
         if output.kv_connector_metadata is not None:
-            self.worker.take(output.kv_connector_metadata)
+            self.worker.take(output.kv_connector_metadata, self.steps)
         return True
 
     def do_update(self, sampled: int | Mapping[str, list[int]] = 0, drafts: Mapping[str, list[int]] | None = None) -> bool:
@@ -200,6 +225,7 @@ class Driver:
         if not self.planned:
             return False
         step = self.planned.popleft()
+        self.updated += 1
         seed = None
         if isinstance(sampled, int):
             seed = random.Random(sampled)
@@ -222,16 +248,16 @@ class Driver:
             self.scheduler.update_draft_token_ids(ids)
         return True
 
-    def do_complete_store(self, acks: int = 1) -> bool:
-        """Let ``acks`` workers report the oldest running store."""
-        if not self.worker.stores:
+    def do_complete_store(self, acks: int = 1, event: int | None = None) -> bool:
+        """Let ``acks`` workers report the oldest store: of a step whose output is there, or the one named, at any time."""
+        if not self.reportable(self.worker.stores, event):
             return False
         self.report(self.worker.stored(acks))
         return True
 
-    def do_complete_load(self) -> bool:
-        """Report the oldest running load."""
-        if not self.worker.loads:
+    def do_complete_load(self, name: str | None = None) -> bool:
+        """Report the oldest load: of a step whose output is there, or the one named, at any time."""
+        if not self.reportable(self.worker.loads, name):
             return False
         self.report(self.worker.loaded())
         return True
@@ -247,23 +273,24 @@ class Driver:
         return True
 
     def do_reset(self, preempt_running: bool, host: bool) -> bool:
-        """Forget the prefix cache."""
+        """Forget the prefix cache. Preempting the running requests for it is allowed only where nothing else holds blocks."""
+        if preempt_running and not self.only_running_hold():
+            return False
         self.scheduler.reset_prefix_cache(bool(preempt_running), bool(host))
         return True
 
     def do_settle(self) -> bool:
         """Go on until no request is live and no transfer is under way, at most SETTLE_ROUNDS rounds."""
         for _ in range(SETTLE_ROUNDS):
-            if not self.live() and not self.planned and not self.worker.stores and not self.worker.loads:
-                if not self.scheduler.has_requests():
-                    return True
+            if not (self.live() or self.planned or self.worker.stores or self.worker.loads or self.scheduler.has_requests()):
+                break
             self.rounds += 1
             self.do_step()
             self.do_update(self.rounds)
-            while self.worker.stores:
-                self.do_complete_store(self.worker.workers)
-            while self.worker.loads:
-                self.do_complete_load()
+            while self.do_complete_store(self.worker.workers):
+                pass
+            while self.do_complete_load():
+                pass
         return True
 
     # ------------------------------------------------------------------ helpers
@@ -271,6 +298,25 @@ class Driver:
     def live(self) -> list[str]:
         """Return the names of the requests that have not finished, in order of submission."""
         return [name for name, request in self.scheduler.requests.items() if not request.is_finished()]
+
+    def reportable(self, running: deque[tuple[Any, int]], named: Any) -> bool:
+        """Return whether the oldest of the transfers may be reported now: it is the one named, or its step has run."""
+        if not running:
+            return False
+        what, step = running[0]
+        return step <= self.updated if named is None else what == named
+
+    def only_running_hold(self) -> bool:
+        """Return whether every referenced block is one of running requests alone and would be free without them at once."""
+        scheduler = self.scheduler
+        if scheduler.defer_block_free and self.planned:
+            return False
+        held: Counter[int] = Counter()
+        for manager in scheduler.kv_cache_manager.coordinator.single_type_managers:
+            for request in scheduler.running:
+                held.update(block.block_id for block in manager.req_to_blocks.get(request.request_id, ()))
+        blocks = scheduler.kv_cache_manager.block_pool.blocks
+        return all(block.ref_cnt == held[block.block_id] for block in blocks if not block.is_null)
 
     def report(self, output: Any) -> None:
         """Deliver a report about transfers, as the end of an update does."""

@@ -111,6 +111,7 @@ class StandIn(metaclass=_Kind):
         return {"type": "any"}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the one callable argument (a decorator's use) or another empty object."""
         return args[0] if len(args) == 1 and not kwargs and callable(args[0]) else StandIn()
 
     def __getattr__(self, name: str) -> Any:
@@ -180,7 +181,7 @@ class _Finder:
 def install() -> list[str]:
     """Install the stand-ins, before the first import of a release. Returns the packages that are replaced."""
     missing = [name for name in HEAVY if importlib.util.find_spec(name) is None]
-    sys.meta_path.append(_Finder(frozenset(missing)))  # type: ignore[arg-type]
+    sys.meta_path.append(_Finder(frozenset(missing)))
     return missing
 
 
