@@ -19,7 +19,7 @@ from kvproof.core import actions as act
 from kvproof.core import requests as lives
 from kvproof.core import step as door
 from kvproof.core.records import Record
-from kvproof.core.world import Request, Status
+from kvproof.core.world import Request, Status, World
 from kvproof.spec.traces import announcements, operations, project
 from kvproof.spec.traces.driver import NO_TOKEN, PARTS, After, Diverged, Driver, lists
 from kvproof.spec.traces.format import Config
@@ -442,11 +442,33 @@ def _lookup(scheduler: Scheduler, call: Call, operation: Operation) -> None:
     request, hit = driver.id_of(call.args.request, operation), scheduler.driver.world.hit
     # A divergent hit to which no connector adds tokens is looked up anew, jointly (T14.4).
     common = hit is not None and hit.request == request and hit.diverged
-    shown = {"local": result.local, "lists": tuple(tuple(blocks) for blocks in result.blocks), "junction": result.junction}
+    shown: dict[str, object] = {
+        "local": result.local,
+        "lists": tuple(tuple(blocks) for blocks in result.blocks),
+        "junction": result.junction,
+        "diverged": _diverges(driver.world, result.local, result.blocks),
+    }
     record = driver.act(act.Lookup(request, common), shown, scheduler.after_call(operation))
     driver.equal("lookup.local", record.local, result.local)
     driver.equal("lookup.blocks", lists(record.lists), result.blocks)
     driver.equal("lookup.junction", record.junction, result.junction)
+
+
+def _diverges(world: World, local: int, blocks: Sequence[Sequence[int]]) -> bool:
+    """Tell whether a recorded hit is divergent (T12): the list of a group that is no full attention does not reach its end."""
+    if not local:
+        return False
+    depth = world.prefixes.depth
+    for number, (group, size) in enumerate(zip(world.config.groups, world.config.sizes, strict=True)):
+        own = blocks[number]
+        if group.kind == "full_attention":
+            continue
+        if len(own) < -(-local // size):
+            return True
+        keyed = any(block == own[-1] and at == number and depth[node] == local for node, at, _, block in world.pool.entries)
+        if local % size and group.kind == "mamba_align" and not keyed:
+            return True
+    return False
 
 
 def _lookup_external(scheduler: Scheduler, call: Call, operation: Operation) -> None:

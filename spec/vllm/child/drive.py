@@ -327,9 +327,8 @@ class Driver:
         """Return what a request samples in a step: nothing while prefilling, else the accepted drafts and one token more."""
         if not step.samples[name]:
             return []
-        accepted_drafts = seed.randint(0, step.drafts(name))
-        alphabet = self.alphabet(name)
-        return [seed.choice(alphabet) for _ in range(accepted_drafts + 1)]
+        drafts = list(step.output.scheduled_spec_decode_tokens.get(name, ()))
+        return [*drafts[: seed.randint(0, len(drafts))], seed.choice(self.alphabet(name))]
 
     def draw_drafts(self, sampled: Mapping[str, list[int]], seed: random.Random) -> dict[str, list[int]]:
         """Return the next drafts of every request that sampled and goes on."""
