@@ -4,6 +4,7 @@
 #   make check      set up, then `kvproof check` (no torch)
 #   make test       set up with the test packages and torch, then the tests
 #   make lint       ruff, mypy --strict, pyright, import-linter
+#   make conform    real vLLM releases under test: their tests, and a short run of the newest (downloads wheels, no GPU)
 #   make deep       the tests that are too long for CI
 #   make coverage   the tests of core/ and of the laws with branch coverage; core/ must be covered completely
 #   make wheel      source archive -> wheel from it -> empty environment -> `kvproof check --quick` there
@@ -34,11 +35,12 @@ LOCK := -c requirements/lock.txt
 SETUP := pyproject.toml setup.py requirements/lock.txt
 RUNTIME := $(VENV)/.installed-runtime
 TEST := $(VENV)/.installed-test
+CONFORM := $(VENV)/.installed-conform
 LINT := $(VENV)/.installed-lint
 RELEASE := $(VENV)/.installed-release
 TORCH_CHOICE := $(VENV)/.installed-torch
 
-.PHONY: help setup check test deep lint format coverage mutants wheel bench clean python-matches torch-matches
+.PHONY: help setup check test conform deep lint format coverage mutants wheel bench clean python-matches torch-matches
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -79,6 +81,10 @@ $(TEST): $(SETUP) requirements/torch.txt | torch-matches
 	printf '%s\n' "$$choice" > $(TORCH_CHOICE)
 	touch $@ $(RUNTIME)
 
+$(CONFORM): $(SETUP) $(TEST)
+	$(PIP) install $(LOCK) -e '.[vllm]'
+	touch $@
+
 $(LINT): $(SETUP) $(TEST)
 	$(PIP) install $(LOCK) -e '.[lint]'
 	touch $@
@@ -95,8 +101,12 @@ check: $(RUNTIME)
 test: $(TEST)
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
-deep: $(TEST)
-	$(BIN)/python -m pytest -n $(WORKERS) -m deep --timeout 7200 $(ARGS)
+conform: $(CONFORM)
+	$(BIN)/python -m pytest -m vllm --timeout 900 $(ARGS)
+	$(BIN)/kvproof conform vllm --version 0.33.0 --quick
+
+deep: $(CONFORM)
+	$(BIN)/python -m pytest -n $(WORKERS) -m 'deep or vllm' --timeout 7200 $(ARGS)
 
 lint: $(LINT)
 	$(BIN)/ruff check .

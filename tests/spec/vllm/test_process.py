@@ -1,0 +1,222 @@
+"""The process of a release: requests and answers, and every way in which it can fail, with small children of our own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from kvproof.spec.vllm.process import (
+    CHILD,
+    ReleaseCrashed,
+    ReleaseHung,
+    ReleaseProcess,
+    ReleaseRaised,
+    ReleaseUnusable,
+    environment,
+)
+from kvproof.spec.vllm.releases import Release
+
+HEAD = """
+import json, os, signal, sys, time
+def answer(**what):
+    sys.stdout.write(json.dumps(what) + chr(10)); sys.stdout.flush()
+for text in sys.stdin:
+    request = json.loads(text)
+    if request["do"] == "hello":
+        HELLO
+        continue
+"""
+HELLO = 'answer(version="1.2.3", missing=[])'
+
+
+@pytest.fixture
+def child(tmp_path):
+    """Makes a process whose child answers hello and then runs the given lines for every other request."""
+    made: list[ReleaseProcess] = []
+
+    def make(body: str, hello: str = HELLO, seconds: float = 30.0) -> ReleaseProcess:
+        file = tmp_path / "child.py"
+        file.write_text(HEAD.replace("HELLO", hello) + textwrap.indent(textwrap.dedent(body), "    "))
+        made.append(ReleaseProcess(Release("1.2.3", tmp_path, "checkout", "here"), seconds=seconds, child=file))
+        return made[-1]
+
+    yield make
+    for process in made:
+        process.close()
+
+
+LINES = """
+if request["do"] == "run":
+    for n in range(request["script"][0]):
+        answer(line="line %d" % n)
+    answer(end={"steps": 1})
+elif request["do"] == "rows":
+    for one in request["appends"]:
+        answer(rows=one)
+else:
+    answer(pid=os.getpid(), path=os.environ["PYTHONPATH"], seed=os.environ["PYTHONHASHSEED"])
+"""
+
+
+def test_requests_are_answered_by_one_process(child, tmp_path):
+    with child(LINES) as process:
+        assert process.pid is None
+        assert process.start()["version"] == "1.2.3"
+        first = process.geometry({})
+        assert first == {"pid": process.pid, "path": str(tmp_path), "seed": "0"}
+        assert process.rows({}, [[1], [2]]) == [{"rows": [1]}, {"rows": [2]}]
+        assert [answer.get("line") for answer in process.run({}, [2])] == ["line 0", "line 1", None]
+        assert process.geometry({}) == first
+        assert process.hello["missing"] == []
+    assert process.pid is None
+
+
+def test_a_run_that_is_left_early_does_not_answer_the_next_request(child):
+    process = child(LINES)
+    for answer in process.run({}, [1000]):
+        assert answer["line"] == "line 0"
+        break
+    assert "pid" in process.geometry({})
+
+
+def test_a_hang_is_ended_and_the_next_request_starts_anew(child):
+    process = child(
+        """
+        print("going to sleep", file=sys.stderr, flush=True)
+        time.sleep(1000)
+        """,
+        seconds=1.0,
+    )
+    with pytest.raises(ReleaseHung, match="no answer to geometry within 1 s") as caught:
+        process.geometry({})
+    assert caught.value.said == ("going to sleep",)
+    assert process.pid is None
+    assert process.start()["version"] == "1.2.3"
+
+
+def test_time_that_the_caller_takes_between_two_lines_does_not_count(child):
+    process = child(LINES, seconds=1.0)
+    lines = process.run({}, [3])
+    next(lines)
+    time.sleep(1.2)
+    assert len(list(lines)) == 3
+
+
+def test_a_hang_takes_what_the_child_started_with_it(child, tmp_path):
+    process = child(
+        """
+        import subprocess
+        other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+        print(other.pid, file=sys.stderr, flush=True)
+        time.sleep(1000)
+        """,
+        seconds=5.0,
+    )
+    with pytest.raises(ReleaseHung) as caught:
+        process.geometry({})
+    (pid,) = caught.value.said
+    state = Path(f"/proc/{pid}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] in "ZX"
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "words"),
+    [
+        ("sys.exit(7)", 7, "ended with status 7 during geometry"),
+        ("os._exit(0)", 0, "ended with status 0"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", -signal.SIGSEGV, "ended by SIGSEGV"),
+        ("raise ValueError('deep inside')", 1, "deep inside"),
+    ],
+)
+def test_a_crash_is_told_with_its_status_and_last_words(child, body, code, words):
+    process = child(body)
+    with pytest.raises(ReleaseCrashed) as caught:
+        process.geometry({})
+    assert caught.value.code == code
+    assert words in str(caught.value)
+    assert process.pid is None
+    assert process.start()["version"] == "1.2.3"
+
+
+def test_a_crash_in_the_middle_of_a_run_leaves_the_lines_before_it(child):
+    process = child('answer(line="a"); os._exit(3)')
+    seen: list[str] = []
+    with pytest.raises(ReleaseCrashed):
+        seen.extend(answer["line"] for answer in process.run({}, []))
+    lines = process.run({}, [])
+    assert next(lines) == {"line": "a"}
+
+
+@pytest.mark.parametrize(
+    "what", ["print('hello from the engine')", "print([1])", "print(chr(0))", r"os.write(1, b'\xff\xfe\n')"]
+)
+def test_garbage_is_no_answer(child, what):
+    process = child(f"{what}; sys.stdout.flush(); time.sleep(1000)")
+    with pytest.raises(ReleaseUnusable, match="no JSON object"):
+        process.geometry({})
+    assert process.pid is None
+
+
+def test_an_answer_to_a_run_that_is_neither_a_line_nor_the_end(child):
+    process = child("answer(other=1)")
+    with pytest.raises(ReleaseUnusable, match="neither a line nor the end"):
+        list(process.run({}, []))
+
+
+def test_an_exception_of_the_release_leaves_the_process_alive(child):
+    process = child('answer(raised="KeyError: 3", traceback="...") if request["do"] == "geometry" else answer(rows=[])')
+    process.start()
+    pid = process.pid
+    with pytest.raises(ReleaseRaised, match="KeyError: 3"):
+        process.geometry({})
+    assert process.rows({}, [1]) == [{"rows": []}]
+    assert process.pid == pid
+
+
+def test_missing_packages_are_named_with_the_line_that_brings_them(child):
+    process = child("", hello='answer(version="1.2.3", missing=["yaml", "einops"])')
+    with pytest.raises(ReleaseUnusable, match=r"yaml, einops.*kvproof\[vllm\]' pyyaml einops") as caught:
+        process.start()
+    assert caught.value.missing == ("yaml", "einops")
+    assert process.pid is None
+
+
+def test_a_missing_package_that_ends_the_child_is_named_as_well(child):
+    with pytest.raises(ReleaseUnusable, match="no_such_package_at_all"):
+        child("", hello="import no_such_package_at_all.inner").start()
+
+
+def test_a_module_that_the_release_itself_lacks_is_a_crash(child):
+    with pytest.raises(ReleaseCrashed):
+        child("", hello="raise ModuleNotFoundError(\"No module named 'vllm.v9'\")").start()
+
+
+def test_only_the_last_words_are_kept(child):
+    process = child('sys.stderr.write("".join("word %d" % n + chr(10) for n in range(1000))); sys.exit(1)')
+    with pytest.raises(ReleaseCrashed) as caught:
+        process.geometry({})
+    assert len(caught.value.said) == 40
+    assert caught.value.said[-1] == "word 999"
+
+
+def test_settings_of_the_caller_do_not_reach_the_child(monkeypatch, tmp_path):
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    monkeypatch.setenv("PYTHONSTARTUP", "/x")
+    monkeypatch.setenv("VLLM_USE_V1", "0")
+    monkeypatch.setenv("HOME", "/there")
+    found = environment(tmp_path)
+    assert found["PYTHONPATH"] == str(tmp_path)
+    assert found["HOME"] == "/there"
+    assert "PYTHONSTARTUP" not in found
+    assert "VLLM_USE_V1" not in found
+    assert os.environ["PYTHONPATH"] == "/elsewhere"
+
+
+def test_the_child_of_the_project_lies_beside_this_package():
+    assert CHILD.name == "main.py"
+    assert CHILD.parent.name == "child"
