@@ -55,9 +55,10 @@ class Followed:
     """What came of one recording.
 
     ``differences`` are the first values that the model predicts otherwise and ``counts`` all of them by kind: information, no
-    violation. ``premises`` counts how often each law was judged, ``hidden`` what it would have needed to see, ``unjudged`` says why
-    it could not be judged at all. ``raised`` is the exception with which the engine ended the recording, ``refused`` why the model refuses that operation, too (empty: it does
-    not, or cannot tell). ``ended`` says why the recording could not be followed to its end, empty if it was.
+    violation. ``premises`` counts how often each law was judged, ``hidden`` what it would have needed to see, ``unjudged`` says
+    why it could not be judged at all. ``raised`` is the exception with which the engine ended the recording, ``refused`` why
+    the model refuses that operation, too (empty: it does not, or cannot tell). ``ended`` says why the recording could not be
+    followed to its end, empty if it was.
     """
 
     recording: str
