@@ -30,7 +30,7 @@ def taken_in(world: World, action: Action, record: Record, changed: Collection[s
         return _pinned(world, action, record)
     if isinstance(action, act.Allocate) and action.load and "pairs" in changed:
         return _loading(world, action, record)
-    if isinstance(action, act.Finish) and changed & {"store_device", "store_host", "store_meta"}:
+    if isinstance(action, act.Finish) and {"store_device", "store_host", "store_meta"} & set(changed):
         return _queued(world, record)
     if isinstance(action, act.ReadCounters) and world.host is not None:
         return evolve(world, host=evolve(world.host, drained=world.host.counters))

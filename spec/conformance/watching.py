@@ -60,8 +60,8 @@ class Playback:
 class HostResends:
     """Follows a run and judges every host lookup of a prompt that was computed and stored undisturbed before (LV-6).
 
-    The premise is that of the law: every store has ended, and nothing that belongs to the prompt was lost on the host. Whether the
-    device has forgotten it does not matter where the lookup begins at the start of the prompt.
+    The premise is that of the law: every store has ended, and nothing that belongs to the prompt was lost on the host. Whether
+    the device has forgotten it does not matter where the lookup begins at the start of the prompt.
     """
 
     config: Config
@@ -146,3 +146,12 @@ def judge_run(law: Law, config: Config, run: Playback, at_rest: bool) -> Finding
         return law.check_run(config, [moment.action for moment in run.moments], lambda _: run.again())
     except NotRecorded:
         return None  # it is not at rest
+
+
+def why_not(law: Law, at_rest: bool) -> str:
+    """Say why a recorded run says nothing about a law of whole runs."""
+    if law.check_end is not None and not at_rest:
+        return "the run does not end at rest"
+    if law.check_run is not None and law.id not in PLAYED and law.id not in WATCHED:
+        return "it needs a run that can be driven"
+    return "the run does not make its experiment"

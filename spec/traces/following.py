@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
-from kvproof.core.actions import Action
+from kvproof.core.actions import Action, Finish
 from kvproof.core.records import Record
 from kvproof.spec.conformance.adapter import HostState, Key, Observation, Pin, PoolState, RequestState, State, Transfer
 from kvproof.spec.conformance.oracle import Oracle
@@ -86,7 +86,7 @@ class Following(Driver):
 
     def act(self, action: Action, shown: Mapping[str, object] | None = None, after: After | None = None) -> Record:
         """Show an action to the oracle, and return its record: what was shown, the rest as the model has it."""
-        observation = Observation(dict(shown or {}), State() if after is None else self.state(after))
+        observation = Observation(dict(shown or {}), State() if after is None else self.state(after, action))
         seen, found = self.oracle.observe(action, observation)
         self.violations += found
         self.actions.append(action)
@@ -122,30 +122,32 @@ class Following(Driver):
             self.equal("transfers", self.projector.transfers(host), state.transfers)
             self.equal("in_flight", list(host.in_flight), state.in_flight)
 
-    def state(self, after: After) -> State:
+    def state(self, after: After, action: Action) -> State:
         """Return the parts of a recorded state that hold after an action, in the words of an adapter."""
         recorded, parts = after.state, after.parts
+        gone = action.request if isinstance(action, Finish) else None
         return State(
             device=pool_state(recorded.device, "references" in parts, "keys" in parts),
-            requests=self.requests(recorded, parts),
+            requests=self.requests(recorded, parts, gone),
             host=self.host_state(recorded, parts) if recorded.host is not None else None,
         )
 
-    def requests(self, recorded: RecordedState, parts: frozenset[str]) -> Mapping[int, RequestState] | None:
-        """Return the rows of the live requests, None if neither their tables nor their progress hold already."""
-        if not parts & {"tables", "progress"}:
+    def requests(self, recorded: RecordedState, parts: frozenset[str], gone: int | None) -> Mapping[int, RequestState] | None:
+        """Return the rows of the live requests, None if neither their tables nor their progress hold already.
+
+        Without their progress those are live who were before, but for the one that is ``gone``.
+        """
+        rows = {
+            self.ids[name]: row for name, row in recorded.requests.items() if row["status"] != "finished" and name in self.ids
+        }
+        if "progress" in parts:
+            return {request: row_state(row, tables="tables" in parts) for request, row in rows.items()}
+        if "tables" not in parts:
             return None
-        tables, progress = "tables" in parts, "progress" in parts
         return {
-            self.ids[name]: RequestState(
-                tables=_lists(row["tables"]) if tables else None,
-                num_cached=tuple(row["num_cached"]) if tables else None,
-                computed=row["computed"] if progress else None,
-                in_flight=row["in_flight"] if progress else None,
-                status=row["status"] if progress else None,
-            )
-            for name, row in recorded.requests.items()
-            if row["status"] != "finished" and name in self.ids
+            live.request: tables_of(rows[live.request]) if live.request in rows else RequestState()
+            for live in self.world.requests
+            if live.request != gone
         }
 
     def host_state(self, recorded: RecordedState, parts: frozenset[str]) -> HostState | None:
@@ -188,6 +190,17 @@ class Following(Driver):
             for name, row in rows.items()
             if name in self.ids
         ]
+
+
+def tables_of(row: Mapping[str, Any]) -> RequestState:
+    """Return the recorded tables of a request, and how many of their entries count as registered."""
+    return RequestState(tables=_lists(row["tables"]), num_cached=tuple(row["num_cached"]))
+
+
+def row_state(row: Mapping[str, Any], tables: bool) -> RequestState:
+    """Return how far a request is, with its tables or without."""
+    shown = tables_of(row) if tables else RequestState()
+    return evolve(shown, computed=row["computed"], in_flight=row["in_flight"], status=row["status"])
 
 
 def stores(rows: Mapping[int, Mapping[str, Any]], acks: Mapping[int, int]) -> list[Transfer]:

@@ -43,7 +43,9 @@ EFFECTS = ("free", "free_deferred", "finish_hook")
 
 DRAINED = frozenset({"tables", "keys"})
 """What a state at the end of a step says of the moment when its copies were handed out; without a host tier also REFERENCES."""
-BUILT = DRAINED | {"references", "host", "counters"}
+HELD = DRAINED | {"references", "host"}
+"""What a state inside an update says of one request: it shows the others further on than they are then."""
+BUILT = HELD | {"counters"}
 """What it says of the moment when its metadata was built: stores hold blocks then, and loads have their events."""
 
 
@@ -105,13 +107,16 @@ class Scheduler:
         return None if state is None else After(state)
 
     def after_calls_of(self, name: str, ops: Sequence[str], operation: Operation) -> After | None:
-        """Return the recorded state after the last call of these names for a request; None if there is none."""
+        """Return the recorded state after the last call of these names for a request; None if there is none.
+
+        Outside a step it says who holds what, and not how far requests are: until the next call others go on.
+        """
         states = [
             state
             for call, state in zip(operation.calls, self.inside, strict=False)
             if call.op in ops and call.args.request == name
         ]
-        return After(states[-1]) if states and states[-1] is not None else None
+        return After(states[-1], HELD) if states and states[-1] is not None else None
 
     def end_with(self, parts: frozenset[str]) -> After | None:
         """Return the parts of the state after the operation that hold already, None if it was not recorded."""
@@ -349,9 +354,12 @@ def _before_counters(scheduler: Scheduler, after: After | None) -> After | None:
 
 def _output(scheduler: Scheduler, name: str, operation: Operation, last: bool) -> list[int]:
     """Process the output of one request; return the tokens that it keeps, and owe the caching call."""
-    driver, sampled = scheduler.driver, operation.args.sampled.get(name, [])
+    driver = scheduler.driver
+    sampled: list[int] = operation.args.sampled.get(name, [])
     goes = driver.decided(False, name in operation.result.finished)
     after = scheduler.end if last and not goes else scheduler.after_calls_of(name, ("cache",), operation)
+    if after is not None and goes:
+        after = After(after.state, frozenset({"keys"}))  # what it frees as it goes belongs to its end
     before = lives.alive(driver.world, driver.ids[name])
     if before is None or (before.stale and before.drop_stale):
         driver.output(driver.ids[name], after=_before_counters(scheduler, after))

@@ -55,9 +55,10 @@ class Followed:
     """What came of one recording.
 
     ``differences`` are the first values that the model predicts otherwise and ``counts`` all of them by kind: information, no
-    violation. ``premises`` counts how often each law was judged, ``hidden`` what it would have needed to see. ``raised`` is the
-    exception with which the engine ended the recording, ``refused`` why the model refuses that operation, too (empty: it does
-    not, or cannot tell). ``ended`` says why the recording could not be followed to its end, empty if it was.
+    violation. ``premises`` counts how often each law was judged, ``hidden`` what it would have needed to see, ``unjudged`` says
+    why it could not be judged at all. ``raised`` is the exception with which the engine ended the recording, ``refused`` why
+    the model refuses that operation, too (empty: it does not, or cannot tell). ``ended`` says why the recording could not be
+    followed to its end, empty if it was.
     """
 
     recording: str
@@ -68,6 +69,7 @@ class Followed:
     counts: Counter[str] = field(factory=Counter)
     premises: Counter[str] = field(factory=Counter)
     hidden: dict[str, Counter[str]] = field(factory=dict)
+    unjudged: dict[str, str] = field(factory=dict)
     actions: list[Action] = field(factory=list)
     declared: Counter[str] = field(factory=Counter)
     raised: str | None = None
@@ -149,6 +151,8 @@ def _collect(driver: Following, recording: Recording, outcome: Followed) -> None
         outcome.premises[law] += finding.judged
         if finding.hidden:
             outcome.hidden[law] = finding.hidden
+        if finding.unjudged:
+            outcome.unjudged[law] = finding.unjudged
         for violation in finding.violations:
             place = -1 if violation.position < 0 else (*driver.places, len(ops) - 1)[violation.position]
             outcome.violations.append(Found(violation, place, ops[place] if place >= 0 else ""))
@@ -168,9 +172,14 @@ def _judge_run(driver: Following, recording: Recording, run: Playback, outcome: 
         if law.check_run is None and law.check_end is None:
             continue
         try:
-            oracle.add(law.id, watching.judge_run(law, driver.config, run, rest))
+            findings = watching.judge_run(law, driver.config, run, rest)
         except NotShown as missing:
             oracle.finding(law.id).hidden[missing.what] += 1
+            continue
+        if findings is not None:
+            oracle.add(law.id, findings)
+        if law.check is None:
+            oracle.cannot(law.id, "" if findings is not None else watching.why_not(law, rest))
 
 
 def at_rest(recording: Recording) -> bool:
