@@ -77,12 +77,7 @@ def _build(config: Header) -> Any:
     check_sizes(config, layout, whole)
     utils = module("v1.core.kv_cache_utils")
     utils.init_none_hash(hash_function())
-    overlapped = config["scheduler"]["concurrent_batches"] > 1
-    kind = (
-        module("v1.core.sched.async_scheduler").AsyncScheduler
-        if overlapped and config["scheduler"].get("placeholders")
-        else module("v1.core.sched.scheduler").Scheduler
-    )
+    kind = scheduler_class(config)
     values = {
         "vllm_config": whole,
         "kv_cache_config": layout,
@@ -93,12 +88,30 @@ def _build(config: Header) -> Any:
         "include_finished_set": False,
         "log_stats": False,
     }
-    # the scheduler of overlapped steps passes everything on
+    # a derived scheduler passes everything on
     scheduler = kind(**accepted(module("v1.core.sched.scheduler").Scheduler, **values))
     sizes = [manager.block_size for manager in scheduler.kv_cache_manager.coordinator.single_type_managers]
     if sizes != config["group_block_sizes"]:
         raise Unsupported(f"group block sizes {config['group_block_sizes']} (it derives {sizes})")
     return scheduler
+
+
+def scheduler_class(config: Header) -> Any:
+    """Return the class of the scheduler: the plain one, also where steps overlap, unless the header asks for placeholders.
+
+    ``scheduler.asynchronous`` (optional) asks for the class that plans on tokens that are not sampled yet. A release whose plain
+    scheduler would plan a negative number of tokens when drafts are in flight gets it, too.
+    """
+    plain = module("v1.core.sched.scheduler").Scheduler
+    wanted = config["scheduler"]
+    ahead = wanted["concurrent_batches"] > 1
+    if ahead and (wanted.get("asynchronous") or (config["num_draft_tokens"] and not hasattr(plain, CLAMPS))):
+        return module("v1.core.sched.async_scheduler").AsyncScheduler
+    return plain
+
+
+CLAMPS = "_reserve_prefill_lookahead"
+"""The method of a plain scheduler that keeps a planned number of tokens from being negative."""
 
 
 def hash_function() -> Any:
@@ -332,7 +345,8 @@ class Driver:
 
     def draw_drafts(self, sampled: Mapping[str, list[int]], seed: random.Random) -> dict[str, list[int]]:
         """Return the next drafts of every request that sampled and goes on."""
-        most = self.config["num_draft_tokens"]
+        # a scheduler that plans on placeholders verifies as many drafts as it has placeholders
+        most = 0 if hasattr(self.scheduler, "_spec_token_placeholders") else self.config["num_draft_tokens"]
         going = [name for name in self.live() if sampled.get(name)] if most else []
         return {name: [seed.choice(self.alphabet(name)) for _ in range(seed.randint(0, most))] for name in going}
 
