@@ -134,7 +134,6 @@ def serve(lines: Iterable[str], tell: Callable[[Answer], None]) -> None:
             tell({"unsupported": str(error)})
         except Exception as error:  # the next request may do better
             tell({"raised": said(error), "traceback": traceback.format_exc()})
-        gc.collect()
 
 
 def answers(request: Answer, tell: Callable[[Answer], None]) -> Iterator[Answer]:
@@ -144,6 +143,7 @@ def answers(request: Answer, tell: Callable[[Answer], None]) -> Iterator[Answer]
         yield hello()
     elif what == "run":
         run(request, tell)
+        gc.collect()
     elif what == "geometry":
         yield geometry(request)
     elif what == "rows":
