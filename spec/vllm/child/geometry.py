@@ -18,21 +18,24 @@ KEYS = 4
 """Chunks whose keys are asked for."""
 
 MOST_TOKENS = 200
-"""Tokens up to which storable chunks and slots are counted."""
+"""Tokens up to which storable chunks are counted."""
 
 
 def answer(config: Header) -> dict[str, Any]:
-    """Return the parts of a configuration's geometry; a part that the release refuses or lacks says so in ``refused``."""
+    """Return the parts of a configuration's geometry: those that ``parts`` names, all without it.
+
+    A part that the release refuses says so in ``refused``, one that it has not at all in ``lacks``.
+    """
     set_environment(config)
     parts: dict[str, Callable[[Header], dict[str, Any]]] = {
         "sizes": sizes,
         "rows": widths,
+        "slots": slots,
         "lazy": lazy_spans,
         "divergent": divergent,
+        **{f"native{blocks}": functools.partial(native, blocks_per_chunk=blocks) for blocks in CHUNK_SIZES},
     }
-    found = {name: _part(part, config) for name, part in parts.items()}
-    found["native"] = {str(blocks): _part(functools.partial(native, blocks_per_chunk=blocks), config) for blocks in CHUNK_SIZES}
-    return found
+    return {name: _part(part, config) for name, part in parts.items() if name in config.get("parts", parts)}
 
 
 def _part(part: Callable[[Header], dict[str, Any]], config: Header) -> dict[str, Any]:
@@ -99,19 +102,20 @@ def sizes(config: Header) -> dict[str, Any]:
 
 
 def widths(config: Header) -> dict[str, Any]:
-    """Return the entries of a worker's row per group, and the slots of the first positions on each rank.
-
-    The row's entries are 1, 2, 3, ... in every group.
-    """
+    """Return the entries of a worker's row per group."""
     _objects(config)
-    tables = rows.Tables(config)
-    tokens = min(MOST_TOKENS, config["max_model_len"], rows.SLOTS)
-    slots = []
+    return {"capacity": rows.Tables(config).capacity}
+
+
+def slots(config: Header) -> dict[str, Any]:
+    """Return per rank and group the slots of the first positions; the row's entries are 1, 2, 3, ... in every group."""
+    _objects(config)
+    found = []
     for rank in range(config["dcp_world_size"]):
-        one = tables if rank == 0 else rows.Tables(config, rank)
-        one.append(0, [list(range(1, capacity + 1)) for capacity in one.capacity], True)
-        slots.append(one.slots(0, tokens))
-    return {"capacity": tables.capacity, "slots": slots}
+        tables = rows.Tables(config, rank)
+        tables.append(0, [list(range(1, capacity + 1)) for capacity in tables.capacity], True)
+        found.append(tables.slots(0, min(config["max_model_len"], rows.SLOTS)))
+    return {"ranks": found}
 
 
 # --- host tier ----------------------------------------------------------------------------------------------------
@@ -183,8 +187,6 @@ def native(config: Header, blocks_per_chunk: int) -> dict[str, Any]:
     for chunked, group in zip(resolved.kv_group_configs, state.group_states, strict=True):
         group.block_ids.extend(range(1, 4 * MOST_TOKENS))
         counted = [chunked, group] if len(inspect.signature(state.storable_chunks).parameters) == 3 else [chunked]
-        span = chunked.tokens_per_block * blocks_per_chunk
-        most = min(KEYS * span, MOST_TOKENS)
         groups.append(
             {
                 "group": chunked.group_idx,
@@ -193,7 +195,7 @@ def native(config: Header, blocks_per_chunk: int) -> dict[str, Any]:
                 "hashes_per_chunk": chunked.hashes_per_chunk,
                 "window": chunked.sliding_window_size_in_chunks,
                 "keys": [_key(key) for key in group.offload_keys[:KEYS]],
-                "counts": [state.storable_chunks(*counted, tokens) for tokens in range(most + 1)],
+                "counts": [state.storable_chunks(*counted, tokens) for tokens in range(MOST_TOKENS + 1)],
             }
         )
     return {

@@ -12,7 +12,7 @@ import kernels
 import torch
 from configuration import Header, Unsupported, kv_cache_config, module, set_environment, vllm_config
 
-SLOTS = 256
+SLOTS = 320
 """Tokens of a batch for which slots are computed."""
 
 
@@ -90,7 +90,7 @@ def answer(config: Header, appends: Sequence[Sequence[Any]]) -> Iterator[dict[st
 def arguments(config: Header, rank: int = 0) -> dict[str, Any]:
     """Return what the release's runner would build its tables with: its own code runs up to that place."""
     runner = module("v1.worker.gpu.model_runner")
-    layout, whole = kv_cache_config(config), vllm_config(config)
+    layout, whole = kv_cache_config(config), vllm_config({**config, "connectors": None})
     ranks, run = config["dcp_world_size"], config.get("interleave", 1)
     whole.parallel_config.cp_kv_cache_interleave_size = run
     whole.cache_config.enable_prefix_caching = config.get("caching", True)
