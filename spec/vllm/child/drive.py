@@ -5,6 +5,7 @@ Every script entry is total: what does not apply at that moment is skipped. The 
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -340,7 +341,9 @@ class Driver:
         """Return what a request samples in a step: nothing while prefilling, else the accepted drafts and one token more."""
         if not step.samples[name]:
             return []
-        drafts = list(step.output.scheduled_spec_decode_tokens.get(name, ()))
+        # a negative draft only pads an admission: no token, so never accepted
+        scheduled = step.output.scheduled_spec_decode_tokens.get(name, ())
+        drafts = list(itertools.takewhile(lambda draft: draft >= 0, scheduled))
         return [*drafts[: seed.randint(0, len(drafts))], seed.choice(self.alphabet(name))]
 
     def draw_drafts(self, sampled: Mapping[str, list[int]], seed: random.Random) -> dict[str, list[int]]:
