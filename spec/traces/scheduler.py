@@ -464,19 +464,8 @@ def _lookup(scheduler: Scheduler, call: Call, operation: Operation) -> None:
 
 def _diverges(world: World, local: int, blocks: Sequence[Sequence[int]]) -> bool:
     """Tell whether a recorded hit is divergent (T12): the list of a group that is no full attention does not reach its end."""
-    if not local:
-        return False
-    depth = world.prefixes.depth
-    for number, (group, size) in enumerate(zip(world.config.groups, world.config.sizes, strict=True)):
-        own = blocks[number]
-        if group.kind == "full_attention":
-            continue
-        if len(own) < -(-local // size):
-            return True
-        keyed = any(block == own[-1] and at == number and depth[node] == local for node, at, _, block in world.pool.entries)
-        if local % size and group.kind == "mamba_align" and not keyed:
-            return True
-    return False
+    ends = zip(world.config.groups, world.config.sizes, blocks, strict=True)
+    return any(group.kind != "full_attention" and len(own) < -(-local // size) for group, size, own in ends)
 
 
 def _lookup_external(scheduler: Scheduler, call: Call, operation: Operation) -> None:
