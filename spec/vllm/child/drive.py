@@ -119,7 +119,7 @@ def request_of(config: Header, name: str, tokens: list[int], max_tokens: int = 1
 def scheduler_class(config: Header) -> Any:
     """Return the class of the scheduler: the plain one, also where steps overlap, unless the header asks for placeholders.
 
-    ``scheduler.asynchronous`` (optional) asks for the class that plans on tokens that are not sampled yet. A release whose plain
+    ``scheduler.asynchronous`` (optional) asks for the class that plans on tokens not sampled yet. A release whose plain
     scheduler would plan a negative number of tokens when drafts are in flight gets it, too.
     """
     plain = module("v1.core.sched.scheduler").Scheduler
