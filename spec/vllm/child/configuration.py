@@ -177,7 +177,7 @@ def transfer(config: Header) -> Any:
                 "kv_connector": "TestConnector",
                 "kv_connector_module_path": "connectors",
                 "kv_role": "kv_both",
-                "kv_connector_extra_config": {**one, "unit": config["scheduler_block_size"]},
+                "kv_connector_extra_config": {**one, "unit": config.get("scheduler_block_size")},
             }
             for one in connectors
         ]
