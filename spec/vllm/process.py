@@ -131,6 +131,18 @@ class ReleaseRaised(ReleaseFailure):
         return f"vLLM {self.version} raised during {self.doing}: {self.text}"
 
 
+@frozen(kw_only=True)
+class ReleaseLacks(ReleaseFailure):
+    """The release does not have what a configuration asks for: ``lacking``. The process lives on."""
+
+    lacking: str
+
+    @property
+    def what(self) -> str:
+        """What the release lacks, as one sentence without the lines."""
+        return f"vLLM {self.version} does not support {self.lacking} (asked in {self.doing})"
+
+
 @frozen(slots=True)
 class _Running:
     """A started process and the threads that read from it; None in ``answers`` is the end of its output."""
@@ -283,6 +295,8 @@ class ReleaseProcess:
         if not isinstance(answer, dict):
             self._kill()
             raise self._failure(ReleaseUnusable, doing, running, why=f"its answer is no JSON object: {_short(line)}")
+        if "unsupported" in answer:
+            raise self._failure(ReleaseLacks, doing, lacking=str(answer["unsupported"]))
         if "raised" in answer:
             self._unread = False
             text, trace = str(answer["raised"]), str(answer.get("traceback", ""))

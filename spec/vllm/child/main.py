@@ -59,6 +59,8 @@ def hello() -> Answer:
             if error.name is None or error.name.partition(".")[0] == "vllm":
                 raise
             missing = [error.name.partition(".")[0]]
+    # what was imported stays: a collection after every run looks at that run alone
+    gc.freeze()
     stand_ins = importlib.import_module("stand_ins")
     return {"version": version(), "missing": missing, "replaced": stand_ins.used()}
 
@@ -132,7 +134,6 @@ def serve(lines: Iterable[str], tell: Callable[[Answer], None]) -> None:
             tell({"unsupported": str(error)})
         except Exception as error:  # the next request may do better
             tell({"raised": said(error), "traceback": traceback.format_exc()})
-        gc.collect()
 
 
 def answers(request: Answer, tell: Callable[[Answer], None]) -> Iterator[Answer]:
@@ -142,6 +143,7 @@ def answers(request: Answer, tell: Callable[[Answer], None]) -> Iterator[Answer]
         yield hello()
     elif what == "run":
         run(request, tell)
+        gc.collect()
     elif what == "geometry":
         yield geometry(request)
     elif what == "rows":

@@ -14,6 +14,7 @@ from kvproof.spec.vllm.process import (
     CHILD,
     ReleaseCrashed,
     ReleaseHung,
+    ReleaseLacks,
     ReleaseProcess,
     ReleaseRaised,
     ReleaseUnusable,
@@ -176,6 +177,14 @@ def test_an_exception_of_the_release_leaves_the_process_alive(child):
         process.geometry({})
     assert process.rows({}, [1]) == [{"rows": []}]
     assert process.pid == pid
+
+
+def test_what_the_release_does_not_have_is_said_and_leaves_the_process_alive(child):
+    process = child('answer(unsupported="a window") if request["do"] == "geometry" else answer(rows=[])')
+    with pytest.raises(ReleaseLacks, match="does not support a window") as caught:
+        process.geometry({})
+    assert caught.value.lacking == "a window"
+    assert process.rows({}, [1]) == [{"rows": []}]
 
 
 def test_missing_packages_are_named_with_the_line_that_brings_them(child):
