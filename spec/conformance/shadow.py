@@ -122,7 +122,7 @@ class Shadow:
             if Shows.REFERENCES in self.shows and observation.state.device.references is not None:
                 references = self.reader.references(self.reader.device, observation.state.device.references)
         elif Shows.TRANSFERS in self.shows:
-            result = self.reader.blocks(observation.result, ("store_host",))
+            result = self.reader.blocks(observation.result, ("store_host", "store_device"))
         return predict.predict(self.world, action, predict.Hints(result, tables, references))
 
     def _decided(self, action: act.Allocate, predicted: Moment, observation: Observation) -> World:
@@ -141,9 +141,9 @@ class Shadow:
         lacking = Shows.TABLES not in self.shows
         transfers = world.host is not None and Shows.TRANSFERS not in self.shows
         if not lacking and not transfers:
-            followed = self._repaired(self._overriding.state(world, shown, noting), noting)
+            followed = self._repaired(self._overriding.state(world, shown, noting, self.world.host), noting)
             return followed, followed
-        judged = self._overriding.state(world, shown, noting)
+        judged = self._overriding.state(world, shown, noting, self.world.host)
         kept = shown
         if lacking:
             kept = evolve(kept, device=PoolState(), rows=None)
@@ -151,7 +151,7 @@ class Shadow:
             kept = evolve(kept, host=evolve(kept.host, pool=PoolState()))
         quiet = Noting()
         world = evolve(world, prefixes=judged.prefixes) if judged.prefixes is not world.prefixes else world
-        return self._repaired(self._overriding.state(world, kept, quiet), quiet), judged
+        return self._repaired(self._overriding.state(world, kept, quiet, self.world.host), quiet), judged
 
     def _declared(self, shown: State) -> State:
         """Return a state without what no declared capability shows."""
