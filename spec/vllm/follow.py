@@ -176,6 +176,9 @@ def _judge_run(driver: Following, recording: Recording, run: Playback, outcome: 
         except NotShown as missing:
             oracle.finding(law.id).hidden[missing.what] += 1
             continue
+        except Exception as error:  # as the oracle does: the run led to a state of which a law makes no sense
+            oracle.finding(law.id).hidden[f"a run that it can make sense of ({type(error).__name__}: {error})"] += 1
+            continue
         if findings is not None:
             oracle.add(law.id, findings)
         if law.check is None:

@@ -289,6 +289,17 @@ def vllm_config(config: Header) -> Part:
     )
 
 
+def check_rules(whole: Part) -> None:
+    """Let the release check block sizes against step sizes and ranks as it does when it starts. Raises Unsupported."""
+    check = getattr(whole, "validate_block_size", None)
+    if check is None:
+        return
+    try:
+        check()
+    except (AssertionError, ValueError) as error:
+        raise Unsupported(f"these block sizes; it says: {str(error) or 'a long-prefill limit below the block size'}") from error
+
+
 def check_sizes(config: Header, layout: Any, whole: Part) -> None:
     """Compare the sizes that the release derives with the header's. Raises Unsupported where they differ.
 

@@ -15,6 +15,7 @@ from configuration import (
     Header,
     Unsupported,
     accepted,
+    check_rules,
     check_sizes,
     kv_cache_config,
     module,
@@ -75,6 +76,7 @@ def build(config: Header) -> Any:
 def _build(config: Header) -> Any:
     set_environment(config)
     layout, whole = kv_cache_config(config), vllm_config(config)
+    check_rules(whole)
     check_sizes(config, layout, whole)
     utils = module("v1.core.kv_cache_utils")
     utils.init_none_hash(hash_function())
@@ -94,13 +96,31 @@ def _build(config: Header) -> Any:
     sizes = [manager.block_size for manager in scheduler.kv_cache_manager.coordinator.single_type_managers]
     if sizes != config["group_block_sizes"]:
         raise Unsupported(f"group block sizes {config['group_block_sizes']} (it derives {sizes})")
+    # some releases refuse a configuration only when they first look for a prefix; this changes nothing
+    scheduler.kv_cache_manager.get_computed_blocks(request_of(config, "probe", [1] * (config["scheduler_block_size"] + 1)))
     return scheduler
+
+
+def request_of(config: Header, name: str, tokens: list[int], max_tokens: int = 1, priority: int = 0, arrival: int = 0) -> Any:
+    """Return a request of the release that stops at ``max_tokens`` and nothing else."""
+    kind = module("v1.request").Request
+    hasher = module("v1.core.kv_cache_utils").get_request_block_hasher(config["hash_block_size"], hash_function())
+    values = {
+        "request_id": name,
+        "prompt_token_ids": list(tokens),
+        "sampling_params": module("sampling_params").SamplingParams(max_tokens=max_tokens, ignore_eos=True, temperature=0.0),
+        "pooling_params": None,
+        "arrival_time": float(arrival),
+        "priority": priority,
+        "block_hasher": hasher,
+    }
+    return kind(**accepted(kind, **values))
 
 
 def scheduler_class(config: Header) -> Any:
     """Return the class of the scheduler: the plain one, also where steps overlap, unless the header asks for placeholders.
 
-    ``scheduler.asynchronous`` (optional) asks for the class that plans on tokens that are not sampled yet. A release whose plain
+    ``scheduler.asynchronous`` (optional) asks for the class that plans on tokens not sampled yet. A release whose plain
     scheduler would plan a negative number of tokens when drafts are in flight gets it, too.
     """
     plain = module("v1.core.sched.scheduler").Scheduler
@@ -183,8 +203,6 @@ class Driver:
         self.skipped = 0
         self.submitted = 0
         self.rounds = 0
-        utils = module("v1.core.kv_cache_utils")
-        self.hasher = utils.get_request_block_hasher(config["hash_block_size"], hash_function())
 
     def run(self, script: Iterable[Sequence[Any]]) -> None:
         """Run all entries of a script."""
@@ -207,18 +225,7 @@ class Driver:
         named = name if name is not None else f"r{self.submitted}"
         if not tokens or len(tokens) >= self.config["max_model_len"] or named in self.scheduler.requests:
             return False
-        sampling = module("sampling_params").SamplingParams(max_tokens=max_tokens, ignore_eos=True, temperature=0.0)
-        kind = module("v1.request").Request
-        values = {
-            "request_id": named,
-            "prompt_token_ids": list(tokens),
-            "sampling_params": sampling,
-            "pooling_params": None,
-            "arrival_time": float(self.submitted),
-            "priority": priority,
-            "block_hasher": self.hasher,
-        }
-        self.scheduler.add_request(kind(**accepted(kind, **values)))
+        self.scheduler.add_request(request_of(self.config, named, tokens, max_tokens, priority, self.submitted))
         self.submitted += 1
         return True
 

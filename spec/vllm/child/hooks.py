@@ -56,6 +56,7 @@ class Recorder:
 
     Attributes:
         problem: why the recording ended early; None as long as it is complete.
+        notes: the same as a list, for who holds no recorder.
         failure: the exception, if the reason is a mistake of the recorder itself.
     """
 
@@ -66,17 +67,23 @@ class Recorder:
         self.sink = sink
         self.call_states = call_states
         self.problem: str | None = None
+        self.notes: list[str] = []
         self.failure: Exception | None = None
         self.current: Operation | None = None
         self.steps: deque[tuple[Any, int]] = deque()
         self.proposing: dict[str, Any] | None = None  # the result of the update that drafts may still be proposed for
         self.undo: list[Callable[[], None]] = []
-        self.active = True
+        self.on = True
         settings = dump.header(self.reader, **header)
         host = settings["config"]["host"]
         self.announces = bool(host and host["events"])
         self.writer.header(settings)
         self.writer.line("init", {}, {}, self.reader.state())
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is recorded: neither the recorder nor its file has been closed."""
+        return self.on and not self.writer.closed
 
     @property
     def operations(self) -> int:
@@ -93,17 +100,22 @@ class Recorder:
 
     def detach(self) -> None:
         """Take the hooks off; the scheduler is as it was."""
-        self.active = False
+        self.on = False
         while self.undo:
             self.undo.pop()()
 
     def stop(self, reason: str) -> None:
         """End the recording here, because what follows cannot be recorded."""
         if self.active:
-            self.problem = f"the recording ends after operation {self.writer.count - 1}: {reason}"
-            self.active = False
+            self.ended(f"the recording ends after operation {self.writer.count - 1}: {reason}")
             self.writer.held = False
             self.writer.close()
+
+    def ended(self, problem: str) -> None:
+        """Nothing is recorded any more, because of a problem."""
+        self.problem = problem
+        self.notes.append(problem)
+        self.on = False
 
     def guarded(self, function: Method, *args: Any, **kwargs: Any) -> Any:
         """Run a part of the recorder; whatever goes wrong in it ends the recording and not the engine."""
@@ -279,8 +291,7 @@ class Recorder:
             return
         self.writer.held = False
         self.writer.raised(operation.op, operation.args, f"{type(error).__name__}: {error}")
-        self.problem = f"the engine raised {type(error).__name__} in operation {self.writer.count - 1}"
-        self.active = False
+        self.ended(f"the engine raised {type(error).__name__} in operation {self.writer.count - 1}")
 
     def begin_submit(self, request: Any, *_: Any, **__: Any) -> Operation:
         """A request arrives. Raises CannotRecord for one that the format cannot describe."""

@@ -6,10 +6,10 @@ beforehand which one that is.
 
 from __future__ import annotations
 
-import atexit
 import gzip
 import json
 import os
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -92,33 +92,62 @@ class Writer:
 
 
 class File:
-    """A sink that writes a gzip-compressed file. The file has its final name only when it is complete.
+    """A sink that writes a file, gzip-compressed unless it ends in `.ndjson`. It has its name only when it is complete.
 
     Args:
         path: where the recording goes; `.part` is appended while it is written.
+
+    Raises:
+        FileExistsError: someone else is writing it.
+        OSError: it cannot be written.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.process = os.getpid()
-        self.raw = open(path + ".part", "wb")  # noqa: SIM115 (closed by close)
-        self.file = gzip.GzipFile(filename="", fileobj=self.raw, mode="wb", mtime=0)
+        self.raw = open(path + ".part", "xb")  # noqa: SIM115 (it stays open until the recording ends)
+        packed = not path.endswith(".ndjson")
+        self.file: Any = gzip.GzipFile(filename="", fileobj=self.raw, mode="wb", mtime=0) if packed else self.raw
+        _OPEN.add(self)
 
     def __call__(self, line: str) -> None:
         """Write one line."""
-        if os.getpid() == self.process:  # a forked child has a copy of this object, but not the file
+        if not self.closed:
             self.file.write(line.encode() + b"\n")
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing can be written any more; so it is in a forked process, which has no share in the file."""
+        return self.raw.closed or os.getpid() != self.process
 
     def close(self) -> None:
         """Finish the file and give it its name."""
-        if self.raw.closed or os.getpid() != self.process:
-            return
+        if not self.closed:
+            self._end()
+            os.replace(self.path + ".part", self.path)
+
+    def abandon(self) -> None:
+        """Remove what was written."""
+        if not self.closed:
+            self._end()
+            os.remove(self.path + ".part")
+
+    def _end(self) -> None:
         self.file.close()
         self.raw.close()
-        os.replace(self.path + ".part", self.path)
+        _OPEN.discard(self)
 
 
-def at_exit(close: Callable[[], None]) -> None:
-    """Finish a recording when the process ends in an ordinary way."""
-    process = os.getpid()
-    atexit.register(lambda: close() if os.getpid() == process else None)
+_OPEN: weakref.WeakSet[File] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    """Let a forked process write what it inherited in buffers to nowhere."""
+    for file in list(_OPEN):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, file.raw.fileno())
+        os.close(nowhere)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
