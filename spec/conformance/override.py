@@ -29,8 +29,8 @@ class Overriding:
 
     reader: Reader
 
-    def state(self, world: World, shown: State, noting: Noting) -> World:
-        """Return a world with everything that is shown in place."""
+    def state(self, world: World, shown: State, noting: Noting, before: Host | None = None) -> World:
+        """Return a world with everything that is shown in place; ``before`` is the host side before the action."""
         world = self.requests(world, shown.requests, noting)
         pool, table = self.pool(world.pool, world.prefixes, shown.device, self.reader.device, "device", noting)
         if pool is not world.pool or table is not world.prefixes:
@@ -38,7 +38,7 @@ class Overriding:
         if shown.rows is not None:
             world = self.rows(world, shown.rows, noting)
         if shown.host is not None and world.host is not None:
-            world = self.host(world, world.host, shown.host, noting)
+            world = self.host(world, world.host, shown.host, noting, before or world.host)
         return world
 
     # --- pools --------------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class Overriding:
 
     # --- the host tier ------------------------------------------------------------------------------------------------
 
-    def host(self, world: World, host: Host, shown: HostState, noting: Noting) -> World:
+    def host(self, world: World, host: Host, shown: HostState, noting: Noting, before: Host) -> World:
         """Return a world whose host side is as it is shown."""
         pool, table = self.pool(host.pool, world.prefixes, shown.pool, self.reader.host, "host", noting)
         changes: dict[str, Any] = {}
@@ -145,11 +145,13 @@ class Overriding:
             host = evolve(host, **changes)
             if changes.keys() & {"stores", "queued"}:
                 host = evolve(host, in_flight=tuple(sorted(set(ground_host.outstanding(host)))))
-            host = evolve(
-                host,
-                next_store=max([host.next_store, *(store.event + 1 for store in ground_host.all_stores(host))]),
-                next_load=max([host.next_load, *(load.event + 1 for load in ground_host.all_loads(host))]),
-            )
+            # The numbers that are used up are those seen, not those predicted.
+            if changes.keys() & {"stores", "abandoned_stores"}:
+                events = [store.event + 1 for store in ground_host.all_stores(host)]
+                host = evolve(host, next_store=max([before.next_store, *events]))
+            if changes.keys() & {"loads", "abandoned_loads"}:
+                events = [load.event + 1 for load in ground_host.all_loads(host)]
+                host = evolve(host, next_load=max([before.next_load, *events]))
         if host is world.host and table is world.prefixes:
             return world
         return evolve(world, host=host, prefixes=table)

@@ -112,17 +112,18 @@ class Shadow:
     def _predict(self, action: Action, observation: Observation) -> Moment:
         result: dict[str, object] = {}
         tables: Lists | None = None
+        references: tuple[int, ...] | None = None
         if isinstance(action, act.Allocate):
             said = (observation.state.requests or {}).get(action.request) if Shows.TABLES in self.shows else None
             if said is not None and said.tables is not None:
                 tables = self.reader.tables(action.request, said.tables)
-            elif Shows.ADMISSION in self.shows:
-                for name in ("new_blocks", "external_blocks"):
-                    if name in observation.result:
-                        result[name] = self.reader.device.lists_inward(observation.result[name])  # type: ignore[arg-type]
-        elif Shows.TRANSFERS in self.shows and observation.result.get("store_host"):
-            result["store_host"] = self.reader.host.all_inward(observation.result["store_host"])  # type: ignore[arg-type]
-        return predict.predict(self.world, action, result, tables)
+            if Shows.ADMISSION in self.shows:
+                result = self.reader.blocks(observation.result, ("taken", "new_blocks", "external_blocks"))
+            if Shows.REFERENCES in self.shows and observation.state.device.references is not None:
+                references = self.reader.references(self.reader.device, observation.state.device.references)
+        elif Shows.TRANSFERS in self.shows:
+            result = self.reader.blocks(observation.result, ("store_host", "store_device"))
+        return predict.predict(self.world, action, predict.Hints(result, tables, references))
 
     def _decided(self, action: act.Allocate, predicted: Moment, observation: Observation) -> World:
         """Return the world after an allocation that the implementation admitted or not, whatever the model would have done."""
@@ -140,9 +141,9 @@ class Shadow:
         lacking = Shows.TABLES not in self.shows
         transfers = world.host is not None and Shows.TRANSFERS not in self.shows
         if not lacking and not transfers:
-            followed = self._repaired(self._overriding.state(world, shown, noting), noting)
+            followed = self._repaired(self._overriding.state(world, shown, noting, self.world.host), noting)
             return followed, followed
-        judged = self._overriding.state(world, shown, noting)
+        judged = self._overriding.state(world, shown, noting, self.world.host)
         kept = shown
         if lacking:
             kept = evolve(kept, device=PoolState(), rows=None)
@@ -150,7 +151,7 @@ class Shadow:
             kept = evolve(kept, host=evolve(kept.host, pool=PoolState()))
         quiet = Noting()
         world = evolve(world, prefixes=judged.prefixes) if judged.prefixes is not world.prefixes else world
-        return self._repaired(self._overriding.state(world, kept, quiet), quiet), judged
+        return self._repaired(self._overriding.state(world, kept, quiet, self.world.host), quiet), judged
 
     def _declared(self, shown: State) -> State:
         """Return a state without what no declared capability shows."""
@@ -184,7 +185,7 @@ class Shadow:
         return evolve(shown, **hidden) if hidden else shown
 
     def _repaired(self, world: World, noting: Noting) -> World:
-        """Return a world that can go on: references that are not shown are counted anew if holders differ from the prediction."""
+        """Return a world that can go on: if something differs, references that are not shown are counted anew."""
         if not noting.found:
             return world
         counted = world.host is not None and Shows.HOST not in self.shows
@@ -256,8 +257,8 @@ class Shadow:
         for capability, is_there in DECLARED.items():
             if capability in self.shows and not is_there(observation.state, self.config):
                 raise AdapterError(
-                    f"{type(action).__name__}: the adapter declares {capability.value} and does not show it: show it after every "
-                    "action, or do not declare it"
+                    f"{type(action).__name__}: the adapter declares {capability.value} and does not show it: show it after "
+                    "every action, or do not declare it"
                 )
         if observation.refusal is not None:
             return
@@ -320,7 +321,7 @@ def _refusal(predicted: Moment, observation: Observation) -> Refusal | None:
 
 
 def admitted_by(action: act.Allocate, observation: Observation) -> bool | None:
-    """Tell whether an implementation admitted an allocation, None if it does not say: by its answer, or by the request's status."""
+    """Tell whether an implementation admitted an allocation, by its answer or the request's status; None if it does not say."""
     answer = observation.result.get("admitted")
     if answer is not None:
         return bool(answer)
