@@ -179,7 +179,13 @@ class Overriding:
             if said.event != NONE and stage is Stage.WAITING:
                 stage = Stage.BUILT
             loads.append(evolve(load, device=device, host=blocks, event=said.event, stage=stage, finished=said.finished))
-        return tuple(loads)
+        return self._in_order(loads, host)
+
+    @staticmethod
+    def _in_order(loads: Sequence[Load], host: Host) -> tuple[Load, ...]:
+        """Return loads in the order predicted: they are one per request, and have no order of their own."""
+        order = {load.request: at for at, load in enumerate(ground_host.all_loads(host))}
+        return tuple(sorted(loads, key=lambda load: order.get(load.request, len(order))))
 
     def _stores(self, host: Host, shown: Sequence[Transfer] | None) -> tuple[Store, ...] | None:
         if shown is None:

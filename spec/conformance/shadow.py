@@ -355,6 +355,8 @@ def carried_on(world: World, action: Action) -> World:
     world = world if phase is None else evolve(world, phase=phase)
     if isinstance(action, act.Finish):
         return evolve(world, requests=tuple(live for live in world.requests if live.request != action.request), hit=None)
+    if isinstance(action, act.Execute):
+        return _executed(world)
     request = ground.request_of(world, action.request) if isinstance(action, act.Allocate) else None
     if request is None or not isinstance(action, act.Allocate):
         return world
@@ -370,3 +372,13 @@ def carried_on(world: World, action: Action) -> World:
         plan=plan,
         hit=None,
     )
+
+
+def _executed(world: World) -> World:
+    """Return a world in which the oldest unexecuted step is one part further: what the part would have written is not known."""
+    parts = len(world.config.parts)
+    at = next((at for at, step in enumerate(world.steps) if step.part < parts), None)
+    if at is None:
+        return world
+    step = evolve(world.steps[at], part=world.steps[at].part + 1)
+    return evolve(world, steps=(*world.steps[:at], step, *world.steps[at + 1 :]))

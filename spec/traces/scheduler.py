@@ -10,7 +10,7 @@ difference, a follower (``following``) takes it over and goes on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attrs import define, field, frozen
@@ -23,7 +23,7 @@ from kvproof.core.world import Request, Status, World
 from kvproof.spec.traces import announcements, operations, project
 from kvproof.spec.traces.driver import NO_TOKEN, PARTS, After, Diverged, Driver, lists
 from kvproof.spec.traces.format import Config
-from kvproof.spec.traces.read import Call, Operation
+from kvproof.spec.traces.read import Call, Operation, Recording
 from kvproof.spec.traces.state import RecordedState
 
 UNDETERMINED: tuple[tuple[str, str], ...] = (
@@ -61,6 +61,7 @@ class Awaited:
 class Scheduler:
     """Performs the operations of one recording.
 
+    ``sampled`` are the tokens of every recorded update, by the step and the request: which drafts a chunk had, for followers.
     ``most`` are the tokens that a request may sample, ``drafts`` those proposed for its next chunk, ``running`` the running
     requests in the order of their admission, ``owed`` the calls that have to follow in the operation being performed,
     ``inside`` and ``end`` the recorded states after its calls and after itself, ``place`` the call that is performed.
@@ -68,6 +69,7 @@ class Scheduler:
 
     driver: Driver
     recorded: Config
+    sampled: Mapping[tuple[int, str], Sequence[int]] = field(factory=dict)
     drained: bool = True
     most: dict[str, int] = field(factory=dict)
     prompt: dict[str, int] = field(factory=dict)
@@ -96,7 +98,8 @@ class Scheduler:
         if operation.op != "step":
             self.settle_calls(operation.calls)
         if self.driver.config.events:
-            self.compare_events(operation)
+            with self.driver.tolerated():
+                self.compare_events(operation)
 
     def after_call(self, operation: Operation) -> After | None:
         """Return the recorded state after the call that is performed and those that carry it out; None if there is none."""
@@ -416,7 +419,8 @@ def _reset(scheduler: Scheduler, operation: Operation) -> None:
     if args.preempt_running:
         for name in scheduler.running[::-1]:
             scheduler.owed.append(("preempt", {"request": name}))
-            after = scheduler.after_calls_of(name, ("preempt", *EFFECTS), operation)
+            last = name == scheduler.running[0]  # behind the last call is the reset itself
+            after = None if last else scheduler.after_calls_of(name, ("preempt", *EFFECTS), operation)
             scheduler.preempt(name, drop_stale=True, after=after)
     host = bool(args.host) and driver.config.offload is not None
     shown = {"done": True} if ok else {} if host else {"done": False}
@@ -525,7 +529,7 @@ def _allocate(scheduler: Scheduler, call: Call, operation: Operation) -> None:
         args.local,
         args.external,
         args.lookahead,
-        _drafts(scheduler, name, before, start + args.new_tokens - before.num_tokens),
+        _drafts(scheduler, operation, before, start + args.new_tokens - before.num_tokens),
         full_sequence=args.full_sequence_must_fit,
         load=args.async_load,
         reserved=args.reserved,
@@ -549,20 +553,43 @@ def _allocate(scheduler: Scheduler, call: Call, operation: Operation) -> None:
         scheduler.running.append(name)
 
 
-def _drafts(scheduler: Scheduler, name: str, request: Request, count: int) -> tuple[int, ...]:
+def _drafts(scheduler: Scheduler, operation: Operation, request: Request, count: int) -> tuple[int, ...]:
     """Return the drafts that end a chunk: those proposed; at an admission placeholders that no token equals.
 
     A request that is admitted with one token left gets placeholders, so that all requests of the step are of one length.
     """
+    driver = scheduler.driver
+    name = driver.name_of(request.request)
+    if driver.decided(False, True):
+        return _recorded_drafts(scheduler, operation, name, count - request.placeholders)
     if count <= 0:
         return ()
     if request.status is not Status.RUNNING:
         return (NO_TOKEN,) * count
     proposed = scheduler.drafts.get(name, ())
     if len(proposed) < count:
-        with scheduler.driver.tolerated():
-            raise Diverged("allocate.new_tokens", f"{len(proposed)} drafts", f"{count} drafts of {name}")
-    return (*proposed, *(NO_TOKEN,) * (count - len(proposed)))[:count]
+        raise Diverged("allocate.new_tokens", f"{len(proposed)} drafts", f"{count} drafts of {name}")
+    return proposed[:count]
+
+
+def _recorded_drafts(scheduler: Scheduler, operation: Operation, name: str, most: int) -> tuple[int, ...]:
+    """Return as many drafts as a step verified of a request (``most``: it does not compute it), the accepted ones as its output
+    has them. Which drafts there are, and which are accepted, is decided outside the scheduler.
+    """
+    result = operation.result
+    count = result.drafts.get(name, 0) if name in result.scheduled else max(most, 0)
+    accepted = tuple(scheduler.sampled.get((operation.index, name), ())[:-1][:count])
+    return (*accepted, *(NO_TOKEN,) * (count - len(accepted)))
+
+
+def recorded_samples(recording: Recording) -> dict[tuple[int, str], list[int]]:
+    """Return the sampled tokens of every update, by the step that it is of and the request."""
+    return {
+        (operation.args.step, name): tokens
+        for operation in recording.operations
+        if operation.op == "update"
+        for name, tokens in operation.args.sampled.items()
+    }
 
 
 def _tables(scheduler: Scheduler, name: str) -> list[list[int]]:

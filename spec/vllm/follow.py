@@ -27,7 +27,7 @@ from kvproof.spec.traces.errors import ReplayError
 from kvproof.spec.traces.following import Following, Noted
 from kvproof.spec.traces.format import Config as RecordedConfig
 from kvproof.spec.traces.read import Operation, Recording
-from kvproof.spec.traces.scheduler import Scheduler
+from kvproof.spec.traces.scheduler import Scheduler, recorded_samples
 
 SHOWN = frozenset(Shows) - {Shows.ROWS, Shows.EVENTS}
 """What a recording of a scheduler shows; cache events only where they are on."""
@@ -104,7 +104,7 @@ def follow(recording: Recording, laws: Sequence[Law], profile: Profile = VLLM_0_
         driver.differ(name, expected, recorded)
     oracle.configuration(recorded_geometry(recording.config))
     outcome = Followed(recording.name, config)
-    performer = Scheduler(driver, recording.config)
+    performer = Scheduler(driver, recording.config, recorded_samples(recording))
     _perform(performer, recording, outcome)
     _judge_run(driver, recording, Playback(start, driver.moments), outcome)
     _judge_exception(driver, recording, outcome)
