@@ -184,10 +184,6 @@ class Step:
         self.output = output
         self.samples = samples
 
-    def drafts(self, name: str) -> int:
-        """Return how many drafts of a request the step verifies."""
-        return len(self.output.scheduled_spec_decode_tokens.get(name, ()))
-
 
 class Driver:
     """Runs script entries on one scheduler. ``skipped`` counts entries that did not apply, ``steps`` the scheduling passes."""
@@ -346,9 +342,13 @@ class Driver:
         """Return what a request samples in a step: nothing while prefilling, else the accepted drafts and one token more."""
         if not step.samples[name]:
             return []
-        accepted_drafts = seed.randint(0, step.drafts(name))
         alphabet = self.alphabet(name)
-        return [seed.choice(alphabet) for _ in range(accepted_drafts + 1)]
+        drafts = list(step.output.scheduled_spec_decode_tokens.get(name, ()))
+        if hasattr(self.scheduler, "_spec_token_placeholders"):  # the workers know the drafts, the scheduler only their number
+            drafts = [token if token >= 0 else seed.choice(alphabet) for token in drafts]
+        elif -1 in drafts:  # padding at an admission: no draft, and none that is accepted
+            drafts = drafts[: drafts.index(-1)]
+        return [*drafts[: seed.randint(0, len(drafts))], seed.choice(alphabet)]
 
     def draw_drafts(self, sampled: Mapping[str, list[int]], seed: random.Random) -> dict[str, list[int]]:
         """Return the next drafts of every request that sampled and goes on."""
