@@ -149,6 +149,10 @@ class State:
     host: HostState | None = None
     rows: Mapping[int, Lists] | None = None
     """The worker's rows by row number."""
+    copies: Sequence[tuple[int, int]] | None = None
+    """(source, destination) of the copies that the open plan has queued and not handed out."""
+    handoffs: Sequence[tuple[int, int, int, int]] | None = None
+    """(request, group, block, boundary) of the handoffs that wait to be handed out."""
 
 
 @frozen(slots=True)

@@ -55,11 +55,11 @@ def _drained(world: World, record: Record, changed: Mapping[str, object]) -> Wor
         parts["drained"] = record.handoffs
     if "zeroed" in changed:
         groups = {block: group for group, block in plan.zero}
-        parts["zero"] = tuple((groups.get(block, _group_of(world, block)), block) for block in record.zeroed)
+        parts["zero"] = tuple((groups.get(block, group_of(world, block)), block) for block in record.zeroed)
     return evolve(world, plan=evolve(plan, **parts)) if parts else world
 
 
-def _group_of(world: World, block: int) -> int:
+def group_of(world: World, block: int) -> int:
     """Return the group in whose tables a block stands, 0 if in none."""
     for request in world.requests:
         for group, state in enumerate(request.groups):

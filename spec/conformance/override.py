@@ -10,8 +10,9 @@ from attrs import define, evolve
 from kvproof.core.offload.state import NONE, Counters, Host, Load, PendingHit, Queued, Stage, Store, Track
 from kvproof.core.pool import NO_KEY, Pool
 from kvproof.core.prefixes import Prefixes
-from kvproof.core.world import GroupState, Request, Status, Worker, World
+from kvproof.core.world import GroupState, Phase, Request, Status, Worker, World
 from kvproof.spec import ground, ground_host
+from kvproof.spec.conformance import answers
 from kvproof.spec.conformance.adapter import HostState, Pin, PoolState, RequestState, State, Transfer
 from kvproof.spec.conformance.differences import Noting
 from kvproof.spec.conformance.names import Blocks
@@ -32,6 +33,7 @@ class Overriding:
     def state(self, world: World, shown: State, noting: Noting, before: Host | None = None) -> World:
         """Return a world with everything that is shown in place; ``before`` is the host side before the action."""
         world = self.requests(world, shown.requests, noting)
+        world = self.plan(world, shown, noting)
         pool, table = self.pool(world.pool, world.prefixes, shown.device, self.reader.device, "device", noting)
         if pool is not world.pool or table is not world.prefixes:
             world = evolve(world, pool=pool, prefixes=table)
@@ -62,6 +64,22 @@ class Overriding:
         return pool, table
 
     # --- requests -----------------------------------------------------------------------------------------------------
+
+    def plan(self, world: World, shown: State, noting: Noting) -> World:
+        """Return a world in which what waits for the next drain is what is shown; it is shown group by group, in no other order."""
+        plan = world.plan
+        if shown.copies is not None and world.phase in (Phase.PLAN_RUNNING, Phase.PLAN_WAITING):
+            here = self.reader.device.inward
+            pairs = [(here(source), here(destination)) for source, destination in shown.copies]
+            if noting.differs("queued copies", sorted(copy[1:] for copy in plan.copies), sorted(pairs)):
+                group = {copy[1:]: copy[0] for copy in plan.copies}
+                copies = tuple((group.get(pair, answers.group_of(world, pair[1])), *pair) for pair in pairs)
+                plan = evolve(plan, copies=copies)
+        if shown.handoffs is not None:
+            rows = tuple((request, group, self.reader.device.inward(block), at) for request, group, block, at in shown.handoffs)
+            if noting.differs("waiting handoffs", sorted(plan.handoffs), sorted(rows)):
+                plan = evolve(plan, handoffs=rows)
+        return world if plan is world.plan else evolve(world, plan=plan)
 
     def requests(self, world: World, shown: Mapping[int, RequestState] | None, noting: Noting) -> World:
         """Return a world whose live requests are as they are shown; who lives follows from the actions."""

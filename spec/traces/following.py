@@ -130,7 +130,14 @@ class Following(Driver):
             device=pool_state(recorded.device, "references" in parts, "keys" in parts),
             requests=self.requests(recorded, parts, gone),
             host=self.host_state(recorded, parts) if recorded.host is not None else None,
+            copies=[(source, destination) for source, destination in recorded.step["copies"]] if "plan" in parts else None,
+            handoffs=self.handoffs(recorded) if "plan" in parts else None,
         )
+
+    def handoffs(self, recorded: RecordedState) -> list[tuple[int, int, int, int]]:
+        """Return the recorded handoffs that wait."""
+        rows = recorded.step["handoffs"]
+        return [(self.ids[name], group, block, boundary) for name, group, block, boundary in rows if name in self.ids]
 
     def requests(self, recorded: RecordedState, parts: frozenset[str], gone: int | None) -> Mapping[int, RequestState] | None:
         """Return the rows of the live requests, None if neither their tables nor their progress hold already.

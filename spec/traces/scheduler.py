@@ -41,7 +41,7 @@ UNDETERMINED: tuple[tuple[str, str], ...] = (
 EFFECTS = ("free", "free_deferred", "finish_hook")
 """Calls that carry out what another one, or the operation, decided."""
 
-DRAINED = frozenset({"tables", "keys"})
+DRAINED = frozenset({"tables", "keys", "plan"})
 """What a state at the end of a step says of the moment when its copies were handed out; without a host tier also REFERENCES."""
 HELD = DRAINED | {"references", "host"}
 """What a state inside an update says of one request: it shows the others further on than they are then."""

@@ -149,10 +149,17 @@ class Reader:
         }
 
     def tier(self, pool: Any) -> dict[str, Any]:
-        """One pool: references, free queue, keys."""
+        """One pool: references, free queue, and the keys by which a lookup finds its blocks.
+
+        Older releases give a host block its key when the store is chosen, and put it into the map when the store has ended.
+        """
         keys: list[list[Any]] = []
+        found = {
+            packed: blocks if isinstance(blocks, dict) else {blocks.block_id: blocks}
+            for packed, blocks in pool.cached_block_hash_to_block._cache.items()
+        }
         for block in pool.blocks:
-            if block.block_hash is not None:
+            if block.block_hash is not None and block.block_id in found.get(block.block_hash, ()):
                 row = self.key(block.block_hash, getattr(block, "block_hash_num_tokens", None))
                 keys.append([block.block_id, *row, "primary"])
             more = getattr(pool, "cached_block_hashes_by_block", {}).get(block.block_id, ())
