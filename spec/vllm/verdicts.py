@@ -23,8 +23,8 @@ NEVER = "its premise was never true"
 class Finding:
     """A violation that nothing declares, and where it was seen.
 
-    Of a run: the ``case``, its first breach of the law, and the ``outcome``; once it was shrunk, those of the smallest case found,
-    with the recording's lines. Of another subject (rows, geometry): ``about`` describes the configuration and what was done.
+    Of a run: the ``case``, its first breach of the law, and the ``outcome``; once it was shrunk, those of the smallest case
+    found, with the recording's lines. Of another subject (rows, geometry): ``about`` describes the configuration and what was done.
     ``origin``: the options of the command that found it.
     """
 
