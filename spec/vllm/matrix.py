@@ -30,6 +30,9 @@ from kvproof.spec.vllm.verdicts import Finding, Judged, Table, Tally
 
 STEPS = 2000
 QUICK_STEPS = 400
+DEEP_STEPS = 10_000
+"""From so many steps on the other subjects are asked about more configurations, too."""
+
 CASE_STEPS = 40
 """Scheduler steps of one case, about."""
 SLICE = 6
@@ -155,7 +158,7 @@ def jobs(options: Options, release: Release, entries: Sequence[Entry]) -> list[J
     cases = plan(options)
     work = [Job("cases", release, ids, cases[at : at + SLICE]) for at in range(0, len(cases), SLICE)]
     if options.subjects and options.case is None and options.number is None and not options.scope:
-        work.append(Job("subjects", release, ids, seed=options.seed, quick=options.quick))
+        work.append(Job("subjects", release, ids, seed=options.seed, quick=options.steps < DEEP_STEPS))
     return work + [Job("witness", release, (entry.law,), entry=entry) for entry in entries if entry.law in ids]
 
 

@@ -24,7 +24,7 @@ class Finding:
     """A violation that nothing declares, and where it was seen.
 
     Of a run: the ``case``, its first breach of the law, and the ``outcome``; once it was shrunk, those of the smallest case
-    found, with the recording's lines. Of another subject (rows, geometry): ``about`` describes the configuration and what was done.
+    found, with the recording's lines. Of another subject (rows, geometry): ``about`` says under which configuration and how.
     ``origin``: the options of the command that found it.
     """
 
