@@ -14,6 +14,7 @@ from attrs import define, evolve, field, fields_dict, frozen
 from kvproof.core import actions as act
 from kvproof.core import allocation
 from kvproof.core import config as configs
+from kvproof.core import requests as lives
 from kvproof.core.actions import Action
 from kvproof.core.config import Config, Profile
 from kvproof.core.errors import ContractBroken, Refusal
@@ -108,7 +109,8 @@ class Shadow:
         if observation.refusal is None and predicted.refusal is not None:
             noting.differs("refusal", predicted.refusal.message, None)
             problems.append(f"the model refuses it: {predicted.refusal.message}")
-            start = carried_on(self.world, action)
+            refused = isinstance(action, act.Allocate) and admitted_by(action, observation) is False
+            start = evolve(self.world, hit=None) if refused else carried_on(self.world, action)
         elif observation.refusal is not None and predicted.refusal is None:
             noting.differs("refusal", None, observation.refusal)
             start = self.world
@@ -157,9 +159,9 @@ class Shadow:
         lacking = Shows.TABLES not in self.shows
         transfers = world.host is not None and Shows.TRANSFERS not in self.shows
         if not lacking and not transfers:
-            followed = self._repaired(self._overriding.state(world, shown, noting, self.world.host), noting)
+            followed = self._repaired(self._overriding.state(world, shown, noting, self.world), noting)
             return followed, followed
-        judged = self._overriding.state(world, shown, noting, self.world.host)
+        judged = self._overriding.state(world, shown, noting, self.world)
         kept = shown
         if lacking:
             kept = evolve(kept, device=PoolState(), rows=None)
@@ -167,7 +169,7 @@ class Shadow:
             kept = evolve(kept, host=evolve(kept.host, pool=PoolState()))
         quiet = Noting()
         world = evolve(world, prefixes=judged.prefixes) if judged.prefixes is not world.prefixes else world
-        return self._repaired(self._overriding.state(world, kept, quiet, self.world.host), quiet), judged
+        return self._repaired(self._overriding.state(world, kept, quiet, self.world), quiet), judged
 
     def _declared(self, shown: State) -> State:
         """Return a state without what no declared capability shows."""
@@ -233,6 +235,9 @@ class Shadow:
         changed = {name: value for name, value in result.items() if noting.differs(name, getattr(record, name), value)}
         sure = not noting.found and not self.mask.derived()
         left_out = [] if sure else [name for name in self._left_out(action) if name not in result]
+        if "store_device" in changed and "store_meta" not in result:
+            # what the events will say of a block that the model did not choose is not known
+            changed["store_meta"] = override.rearranged(record.store_meta, record.store_device, changed["store_device"])
         if changed:
             record = evolve(record, **changed)
             now = answers.taken_in(judged, action, record, changed)
@@ -360,6 +365,8 @@ def carried_on(world: World, action: Action) -> World:
         return evolve(world, requests=tuple(live for live in world.requests if live.request != action.request), hit=None)
     if isinstance(action, act.Execute):
         return _executed(world)
+    if isinstance(action, act.Preempt | act.Withdraw):
+        return _preempted(world, action)
     request = ground.request_of(world, action.request) if isinstance(action, act.Allocate) else None
     if request is None or not isinstance(action, act.Allocate):
         return world
@@ -385,3 +392,15 @@ def _executed(world: World) -> World:
         return world
     step = evolve(world.steps[at], part=world.steps[at].part + 1)
     return evolve(world, steps=(*world.steps[:at], step, *world.steps[at + 1 :]))
+
+
+def _preempted(world: World, action: act.Preempt | act.Withdraw) -> World:
+    """Return a world in which a request is preempted although the model would preempt another one, as far as that is possible."""
+    request = ground.request_of(world, action.request)
+    if request is None:
+        return world
+    step = lives.withdraw if isinstance(action, act.Withdraw) else lives.preempt
+    try:
+        return step(world, request, action.drop_stale)[0]
+    except Refusal:
+        return world

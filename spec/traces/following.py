@@ -132,6 +132,7 @@ class Following(Driver):
             host=self.host_state(recorded, parts) if recorded.host is not None else None,
             copies=[(source, destination) for source, destination in recorded.step["copies"]] if "plan" in parts else None,
             handoffs=self.handoffs(recorded) if "plan" in parts else None,
+            deferred=recorded.step["deferred_frees"] if "references" in parts else None,
         )
 
     def handoffs(self, recorded: RecordedState) -> list[tuple[int, int, int, int]]:
