@@ -7,7 +7,7 @@ difference from the model is no violation by itself: the laws look at what was o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 from attrs import define, evolve, field, fields_dict, frozen
 
@@ -24,7 +24,8 @@ from kvproof.spec import ground
 from kvproof.spec.conformance import answers, override, predict
 from kvproof.spec.conformance.adapter import AdapterError, HostState, Observation, PoolState, Shows, State
 from kvproof.spec.conformance.differences import Difference, Noting
-from kvproof.spec.conformance.masks import FIELDS, REQUIRED, Mask
+from kvproof.spec.conformance.hidden import Hidden
+from kvproof.spec.conformance.masks import FIELDS, LOST, PLAN, REQUIRED, Mask
 from kvproof.spec.conformance.override import Overriding
 from kvproof.spec.conformance.reading import Lists, Reader
 from kvproof.spec.laws.base import Moment
@@ -104,13 +105,16 @@ class Shadow:
             self._check(action, observation)
         noting, problems = Noting(), []
         predicted = self._predict(action, observation)
-        refusal = _refusal(predicted, observation)
+        refusal = _refusal(action, predicted, observation, self.shows)
         start = predicted.after
         if observation.refusal is None and predicted.refusal is not None:
             noting.differs("refusal", predicted.refusal.message, None)
             problems.append(f"the model refuses it: {predicted.refusal.message}")
-            refused = isinstance(action, act.Allocate) and admitted_by(action, observation) is False
-            start = evolve(self.world, hit=None) if refused else carried_on(self.world, action)
+            if isinstance(action, act.Allocate) and admitted_by(self.world, action, observation) is False:
+                start = evolve(self.world, hit=None)
+            else:
+                start = carried_on(self.world, action)
+                self._lose(action)
         elif observation.refusal is not None and predicted.refusal is None:
             noting.differs("refusal", None, observation.refusal)
             start = self.world
@@ -149,7 +153,13 @@ class Shadow:
         admitted = admitted_by(self.world, action, observation)
         if record is None or admitted is None or admitted == record.admitted:
             return predicted.after
-        return carried_on(self.world, action) if admitted else evolve(self.world, hit=None)
+        if not admitted:
+            return evolve(self.world, hit=None)
+        self._lose(action)
+        return carried_on(self.world, action)
+
+    def _lose(self, action: Action) -> None:
+        self.mask = evolve(self.mask, lost=self.mask.lost | LOST.get(type(action), frozenset()))
 
     # --- what is shown ------------------------------------------------------------------------------------------------
 
@@ -266,6 +276,8 @@ class Shadow:
 
     def _masked(self, action: Action, record: Record | None, refusal: Refusal | None, after: World) -> Moment:
         before = self._judged
+        if PLAN in self.mask.lost and isinstance(action, act.Drain) and refusal is None:
+            self.mask = evolve(self.mask, lost=self.mask.lost - {PLAN})
         self._judged = self.mask.world(after)
         return Moment(before, action, record, refusal, self._judged)
 
@@ -334,11 +346,14 @@ def _absent(config: Config, shows: frozenset[Shows], host: HostState | None) -> 
     return [name for capability, name, part in parts if capability in shows and part is None]
 
 
-def _refusal(predicted: Moment, observation: Observation) -> Refusal | None:
+def _refusal(action: Action, predicted: Moment, observation: Observation, shows: frozenset[Shows]) -> Refusal | None:
     """Return the refusal of the moment: the model's where both refuse; an unexpected one is a broken contract (LV-9)."""
     if observation.refusal is None:
         return None
     if predicted.refusal is not None:
+        if isinstance(action, act.Allocate) and Shows.HITS not in shows:
+            # The model may refuse it for a hit that it guessed; why the implementation does, nobody knows.
+            return cast(Refusal, Hidden(Shows.HITS.value))
         return predicted.refusal
     return ContractBroken(f"the implementation does not perform it: {observation.refusal}")
 
