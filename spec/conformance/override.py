@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import define, evolve
 
+from kvproof.core.offload.choosing import tracks_meta
 from kvproof.core.offload.state import NONE, Counters, Host, Load, Meta, PendingHit, Queued, Stage, Store, Track
 from kvproof.core.pool import NO_KEY, Pool
 from kvproof.core.prefixes import Prefixes
@@ -222,11 +223,6 @@ class Overriding:
         order = {load.request: at for at, load in enumerate(ground_host.all_loads(host))}
         return tuple(sorted(loads, key=lambda load: order.get(load.request, len(order))))
 
-    def _tells(self, host: Host) -> bool:
-        """Tell whether stores of this tier say what their events will: others of it do."""
-        metas = [store.meta for store in ground_host.all_stores(host)] + [store.meta for store in host.queued]
-        return any(meta is not None for meta in metas)
-
     def _stores(self, host: Host, shown: Sequence[Transfer] | None) -> tuple[Store, ...] | None:
         if shown is None:
             return None
@@ -234,7 +230,7 @@ class Overriding:
         stores = []
         for said in shown:
             device, blocks = self._lists(said)
-            store = known.get(said.event) or Store(said.event, (), (), () if self._tells(host) else None)
+            store = known.get(said.event) or Store(said.event, (), (), () if tracks_meta(self.reader.config) else None)
             meta = rearranged(store.meta, store.device, device)
             stores.append(evolve(store, device=device, host=blocks, meta=meta, acks=said.acks))
         return tuple(stores)

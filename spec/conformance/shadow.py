@@ -18,6 +18,7 @@ from kvproof.core import requests as lives
 from kvproof.core.actions import Action
 from kvproof.core.config import Config, Profile
 from kvproof.core.errors import ContractBroken, Refusal
+from kvproof.core.offload import choosing
 from kvproof.core.records import Record
 from kvproof.core.world import Phase, Status, World, new_world
 from kvproof.spec import ground
@@ -247,7 +248,8 @@ class Shadow:
         left_out = [] if sure else [name for name in self._left_out(action) if name not in result]
         if "store_device" in changed and "store_meta" not in result:
             # what the events will say of a block that the model did not choose is not known
-            changed["store_meta"] = override.rearranged(record.store_meta, record.store_device, changed["store_device"])
+            meta = record.store_meta or (() if choosing.tracks_meta(self.config) and changed["store_device"] else None)
+            changed["store_meta"] = override.rearranged(meta, record.store_device, changed["store_device"])
         if changed:
             record = evolve(record, **changed)
             now = answers.taken_in(judged, action, record, changed)

@@ -53,9 +53,13 @@ class Following(Driver):
     noted: list[Noted] = field(factory=list)
     counts: Counter[str] = field(factory=Counter)
     moments: list[Moment] = field(factory=list)
+    announced: set[int] = field(factory=set)
+    """Operations that handed out other events than the model announced, or changed other keys than it did."""
 
     def differ(self, what: str, predicted: object, observed: object, action: str = "") -> None:
         """Note a difference."""
+        if what in ("events", "device keys", "host keys"):
+            self.announced.add(self.index)
         noted = Noted(self.index, action, what, predicted, observed)
         self.counts[noted.kind] += 1
         if len(self.noted) < self.most_noted:
