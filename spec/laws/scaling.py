@@ -149,7 +149,8 @@ def _scanned_entries(moment: Moment) -> Findings:
         confirmed = min(request.computed - request.placeholders, request.num_tokens)
         for group in ground_host.stable_groups(world.config):
             judged = True
-            first = 0 if entry.request in gone else was.cursors[group]
+            # Who is admitted or resumed is scanned from the start, whenever its cursors were set back.
+            first = 0 if entry.fresh or entry.request in gone else was.cursors[group]
             passed = max(first, *(place.column + 1 for place in ground_host.scanned(world, request, group, confirmed, 0)), 0)
             if now.cursors[group] != passed:
                 found.append(
