@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
-FILES = ("dump", "calls", "completions", "writing", "hooks")
+FILES = ("dump", "calls", "completions", "outputs", "writing", "hooks")
 SCHEDULER = "vllm.v1.core.sched.scheduler"
 SETTINGS = "KVPROOF_RECORD"
 """The environment variable that tells a child process where to record: JSON with `folder`, `call_states`, `notes`."""
