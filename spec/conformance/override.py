@@ -280,7 +280,7 @@ def with_keys(pool: Pool, table: Prefixes, rows: Sequence[KeyRow], was: Pool) ->
     the order of insertion if it can.
     """
     count = len(pool.ref)
-    known = {(node, group, block): seq for entries in (was.entries, pool.entries) for node, group, seq, block in entries}
+    known = {(node, group, block): seq for entries in (pool.entries, was.entries) for node, group, seq, block in entries}
     node_of, group_of, tokens_of = [NO_KEY] * count, [NO_KEY] * count, [NO_KEY] * count
     entries, seq, last, before = [], pool.next_seq, (NO_KEY, NO_KEY), NO_KEY
     for node, group, block, primary in rows:

@@ -146,11 +146,12 @@ def _scanned_entries(moment: Moment) -> Findings:
         now = ground_host.track_of(host, entry.request)
         if request is None or was is None or now is None:
             continue
+        if entry.fresh and any(was.cursors):
+            continue  # when the cursors of a preempted request go back is not what this is about
         confirmed = min(request.computed - request.placeholders, request.num_tokens)
         for group in ground_host.stable_groups(world.config):
             judged = True
-            # Who is admitted or resumed is scanned from the start, whenever its cursors were set back.
-            first = 0 if entry.fresh or entry.request in gone else was.cursors[group]
+            first = 0 if entry.request in gone else was.cursors[group]
             passed = max(first, *(place.column + 1 for place in ground_host.scanned(world, request, group, confirmed, 0)), 0)
             if now.cursors[group] != passed:
                 found.append(
