@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from kvproof.core import actions as act
 from kvproof.core.actions import Action
 from kvproof.core.config import VLLM_0_33_0, Config, Profile
 from kvproof.core.errors import ConfigError, Refusal
+from kvproof.core.world import new_world
 from kvproof.spec.conformance import watching
 from kvproof.spec.conformance.adapter import AdapterError, Geometry, Shows
 from kvproof.spec.conformance.hidden import NotShown
 from kvproof.spec.conformance.oracle import Oracle
 from kvproof.spec.conformance.watching import Playback
+from kvproof.spec.engines import twins
 from kvproof.spec.judge import Judge, Violation, attempt, describe_crash, is_internal
 from kvproof.spec.laws import events
 from kvproof.spec.laws.base import Evidence, Law
@@ -111,6 +113,7 @@ def follow(recording: Recording, laws: Sequence[Law], profile: Profile = VLLM_0_
     _judge_events(driver, recording)
     _judge_run(driver, recording, Playback(start, driver.moments), outcome)
     _judge_exception(driver, recording, outcome)
+    _unbend(driver, recording)
     _collect(driver, recording, outcome)
     return outcome
 
@@ -144,6 +147,35 @@ def _perform(performer: Scheduler, recording: Recording, outcome: Followed) -> N
             outcome.ended = f"operation {operation.index} ({operation.op}) cannot be followed: {describe_crash(error)}"
             return
         outcome.operations += 1
+
+
+def _unbend(driver: Following, recording: Recording) -> None:
+    """Take back that a profile explains a violation, where the model under that profile does not break the law in the same run.
+
+    A field of the profile that bends a law says how one release breaks it; another one may break it in its own way.
+    """
+    oracle = driver.oracle
+    bent = [finding for finding in oracle.findings() if any(violation.bent for violation in finding.violations)]
+    if not bent or not driver.counts:
+        return
+    moments = list(twins.moments(driver.config, driver.actions))
+    judge = Judge([finding.law for finding in bent])
+    broken = {found.law for at, moment in enumerate(moments) for found in judge.moment(moment, at)}
+    run = Playback(new_world(driver.config), moments)
+    for finding in bent:
+        if finding.law.id in broken or _broken_by(finding.law, driver.config, run, at_rest(recording)):
+            continue
+        finding.violations[:] = [evolve(violation, bent=False) for violation in finding.violations]
+
+
+def _broken_by(law: Law, config: Config, run: Playback, rest: bool) -> bool:
+    """Tell whether the model's own run breaks a law of whole runs."""
+    if law.check_run is None and law.check_end is None:
+        return False
+    try:
+        return bool(watching.judge_run(law, config, run, rest))
+    except Exception:  # the run led to a state of which the law makes no sense, so it says nothing
+        return False
 
 
 def _collect(driver: Following, recording: Recording, outcome: Followed) -> None:
