@@ -28,6 +28,7 @@ LIVENESS = "LV-9"
 """The law that a hang, a crash and an exception break: what may be done returns without an error."""
 
 import os
+
 CALL_STATES = not os.environ.get("NOCALLS")
 SHOWN_VALUES = 12
 

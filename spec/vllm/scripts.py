@@ -46,8 +46,11 @@ FORMS: dict[str, tuple[Any, ...]] = {
         tuple[Literal["update"], Number],
         tuple[Literal["update"], dict[str, list[int]], dict[str, list[int]]],
     ),
-    "complete_store": (tuple[Literal["complete_store"], Annotated[int, Meta(ge=1, le=4096)]],),
-    "complete_load": (tuple[Literal["complete_load"]],),
+    "complete_store": (
+        tuple[Literal["complete_store"], Annotated[int, Meta(ge=1, le=4096)]],
+        tuple[Literal["complete_store"], Annotated[int, Meta(ge=1, le=4096)], Number],
+    ),
+    "complete_load": (tuple[Literal["complete_load"]], tuple[Literal["complete_load"], Name]),
     "abort": (tuple[Literal["abort"], Number | Name],),
     "reset": (tuple[Literal["reset"], bool, bool],),
     "settle": (tuple[Literal["settle"]],),

@@ -117,16 +117,18 @@ def request_of(config: Header, name: str, tokens: list[int], max_tokens: int = 1
 
 
 def scheduler_class(config: Header) -> Any:
-    """Return the class of the scheduler: the plain one, also where steps overlap, unless the header asks for placeholders.
+    """Return the class of the scheduler: the plain one, also where steps overlap, as in the shipped recordings.
 
-    ``scheduler.asynchronous`` (optional) asks for the class that plans on tokens not sampled yet. A release whose plain
-    scheduler would plan a negative number of tokens when drafts are in flight gets it, too.
+    ``scheduler.asynchronous``, an addition to the header, asks for the class that plans on tokens that are not sampled yet.
+    Raises Unsupported.
     """
     plain = module("v1.core.sched.scheduler").Scheduler
     wanted = config["scheduler"]
-    ahead = wanted["concurrent_batches"] > 1
-    if ahead and (wanted.get("asynchronous") or (config["num_draft_tokens"] and not hasattr(plain, CLAMPS))):
-        return module("v1.core.sched.async_scheduler").AsyncScheduler
+    if wanted["concurrent_batches"] > 1:
+        if wanted.get("asynchronous"):
+            return module("v1.core.sched.async_scheduler").AsyncScheduler
+        if config["num_draft_tokens"] and not hasattr(plain, CLAMPS):
+            raise Unsupported("drafts while a step is planned ahead: its plain scheduler would plan less than no tokens")
     return plain
 
 
