@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import click
 
 from kvproof.spec import distribution
-from kvproof.spec.exits import ExitCode, UserError
+from kvproof.spec.exits import CommandEnded, ExitCode, UserError
 
 # What the system says when standard output leads nowhere: reader gone, disk full, quota, device.
 OUTPUT_FAILED = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EIO)
@@ -75,7 +75,10 @@ def root() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line (that of the process by default) and return its exit status, one of `ExitCode`."""
+    """Run one command line (that of the process by default) and return its exit status, one of `ExitCode`.
+
+    Only a command that runs another one for the user passes that one's status on.
+    """
     if sys.stdout is None:
         # started with a closed standard output: there is nobody to tell a result
         click.echo("Error: standard output is closed; redirect it to a file or to /dev/null", err=True)
@@ -94,10 +97,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(code)
 
 
-def _run(arguments: Sequence[str] | None) -> ExitCode:
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         outcome = root.main(args=None if arguments is None else list(arguments), prog_name="kvproof", standalone_mode=False)
         return ExitCode.HOLDS if outcome is None else ExitCode(outcome)
+    except CommandEnded as ended:
+        return ended.code
     except click.ClickException as error:
         error.show()
     except (click.Abort, KeyboardInterrupt):

@@ -16,3 +16,11 @@ class ExitCode(enum.IntEnum):
 
 class UserError(Exception):
     """A problem whose message tells the user where it is and what to do; ends a command with exit status 1."""
+
+
+class CommandEnded(Exception):
+    """A command that was run for the user ended with a status of its own, which becomes that of kvproof."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code

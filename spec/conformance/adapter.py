@@ -149,6 +149,13 @@ class State:
     host: HostState | None = None
     rows: Mapping[int, Lists] | None = None
     """The worker's rows by row number."""
+    copies: Sequence[tuple[int, int]] | None = None
+    """(source, destination) of the copies that the open plan has queued and not handed out."""
+    handoffs: Sequence[tuple[int, int, int, int]] | None = None
+    """(request, group, block, boundary) of the handoffs that wait to be handed out."""
+    deferred: Sequence[tuple[int, Sequence[int]]] | None = None
+    """(fence, blocks) of the frees that wait until as many steps are processed, oldest first; null entries count from the first
+    other one of a table."""
 
 
 @frozen(slots=True)
@@ -173,8 +180,8 @@ class Observation:
     """What came of one action: a refusal, or an answer; and what is shown of the state after it.
 
     ``refusal`` is the implementation's own message (an exception, an error code) when it did not perform the action. ``result``
-    are fields of ``core.records.Record`` by name, as far as they are shown; ``events`` are Announcements, and ``store_meta`` has
-    prefix ids where the record has nodes.
+    are fields of ``core.records.Record`` by name, as far as they are shown; ``events`` are Announcements, and ``store_meta``
+    has prefix ids where the record has nodes.
     """
 
     result: Mapping[str, object] = field(factory=dict)

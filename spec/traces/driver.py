@@ -31,9 +31,9 @@ T = TypeVar("T")
 NO_TOKEN = (1 << 31) - 1
 """A token that no recording contains: the value of a draft that was rejected."""
 
-PARTS: frozenset[str] = frozenset({"tables", "progress", "keys", "references", "host", "counters"})
+PARTS: frozenset[str] = frozenset({"tables", "progress", "keys", "references", "plan", "host", "counters"})
 """The parts of a recorded state: tables with ``num_cached``; ``computed``, ``in_flight`` and status; the device's keys; its
-references and free queue; the host's pool and transfers; the counters of handoffs.
+references and free queue; queued copies and handoffs; the host's pool and transfers; the counters of handoffs.
 """
 
 

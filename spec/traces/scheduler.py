@@ -10,7 +10,7 @@ difference, a follower (``following``) takes it over and goes on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attrs import define, field, frozen
@@ -19,11 +19,11 @@ from kvproof.core import actions as act
 from kvproof.core import requests as lives
 from kvproof.core import step as door
 from kvproof.core.records import Record
-from kvproof.core.world import Request, Status
+from kvproof.core.world import Request, Status, World
 from kvproof.spec.traces import announcements, operations, project
 from kvproof.spec.traces.driver import NO_TOKEN, PARTS, After, Diverged, Driver, lists
 from kvproof.spec.traces.format import Config
-from kvproof.spec.traces.read import Call, Operation
+from kvproof.spec.traces.read import Call, Operation, Recording
 from kvproof.spec.traces.state import RecordedState
 
 UNDETERMINED: tuple[tuple[str, str], ...] = (
@@ -41,9 +41,11 @@ UNDETERMINED: tuple[tuple[str, str], ...] = (
 EFFECTS = ("free", "free_deferred", "finish_hook")
 """Calls that carry out what another one, or the operation, decided."""
 
-DRAINED = frozenset({"tables", "keys"})
+DRAINED = frozenset({"tables", "keys", "plan"})
 """What a state at the end of a step says of the moment when its copies were handed out; without a host tier also REFERENCES."""
-BUILT = DRAINED | {"references", "host", "counters"}
+HELD = DRAINED | {"references", "host"}
+"""What a state inside an update says of one request: it shows the others further on than they are then."""
+BUILT = HELD | {"counters"}
 """What it says of the moment when its metadata was built: stores hold blocks then, and loads have their events."""
 
 
@@ -59,13 +61,16 @@ class Awaited:
 class Scheduler:
     """Performs the operations of one recording.
 
+    ``sampled`` are the tokens of every recorded update, by the step and the request: which drafts a chunk had, for followers.
     ``most`` are the tokens that a request may sample, ``drafts`` those proposed for its next chunk, ``running`` the running
     requests in the order of their admission, ``owed`` the calls that have to follow in the operation being performed,
-    ``inside`` and ``end`` the recorded states after its calls and after itself, ``place`` the call that is performed.
+    ``inside`` and ``end`` the recorded states after its calls and after itself, ``place`` the call that is performed, ``known``
+    the last state of which it is known that it still holds.
     """
 
     driver: Driver
     recorded: Config
+    sampled: Mapping[tuple[int, str], Sequence[int]] = field(factory=dict)
     drained: bool = True
     most: dict[str, int] = field(factory=dict)
     prompt: dict[str, int] = field(factory=dict)
@@ -79,6 +84,7 @@ class Scheduler:
     starts: dict[str, int] = field(factory=dict)
     inside: tuple[RecordedState | None, ...] = ()
     end: After | None = None
+    known: RecordedState | None = None
     place: int = 0
 
     def perform(
@@ -88,13 +94,15 @@ class Scheduler:
         handler = _OPERATIONS.get(operation.op)
         if handler is None:
             raise Diverged("operation", "an operation the model covers", operation.op)
+        self.known = None if self.end is None else self.end.state
         self.inside, self.end, self.place = inside, None if end is None else After(end), 0
         with self.driver.tolerated():
             handler(self, operation)
         if operation.op != "step":
             self.settle_calls(operation.calls)
         if self.driver.config.events:
-            self.compare_events(operation)
+            with self.driver.tolerated():
+                self.compare_events(operation)
 
     def after_call(self, operation: Operation) -> After | None:
         """Return the recorded state after the call that is performed and those that carry it out; None if there is none."""
@@ -105,13 +113,18 @@ class Scheduler:
         return None if state is None else After(state)
 
     def after_calls_of(self, name: str, ops: Sequence[str], operation: Operation) -> After | None:
-        """Return the recorded state after the last call of these names for a request; None if there is none."""
-        states = [
-            state
-            for call, state in zip(operation.calls, self.inside, strict=False)
-            if call.op in ops and call.args.request == name
-        ]
-        return After(states[-1]) if states and states[-1] is not None else None
+        """Return the recorded state after the last call of these names for a request; None if there is none.
+
+        Outside a step it says who holds what, and not how far requests are: until the next call others go on. Without a call
+        for the request its tables and keys are as in the last state that is known (what was held back may be freed).
+        """
+        calls = operation.calls
+        own = [at for at, call in enumerate(calls) if call.op in ops and call.args.request == name]
+        if own:
+            # Before the next request's tables are offered, blocks behind its windows are freed.
+            mixed = own[-1] + 1 < len(calls) and calls[own[-1] + 1].op == "finish_hook" and "finish_hook" in ops
+            self.known = self.inside[own[-1]] if own[-1] < len(self.inside) and not mixed else None
+        return None if self.known is None else After(self.known, HELD if own else DRAINED)
 
     def end_with(self, parts: frozenset[str]) -> After | None:
         """Return the parts of the state after the operation that hold already, None if it was not recorded."""
@@ -349,9 +362,12 @@ def _before_counters(scheduler: Scheduler, after: After | None) -> After | None:
 
 def _output(scheduler: Scheduler, name: str, operation: Operation, last: bool) -> list[int]:
     """Process the output of one request; return the tokens that it keeps, and owe the caching call."""
-    driver, sampled = scheduler.driver, operation.args.sampled.get(name, [])
+    driver = scheduler.driver
+    sampled: list[int] = operation.args.sampled.get(name, [])
     goes = driver.decided(False, name in operation.result.finished)
     after = scheduler.end if last and not goes else scheduler.after_calls_of(name, ("cache",), operation)
+    if after is not None and goes:
+        after = After(after.state, frozenset({"keys"}))  # what it frees as it goes belongs to its end
     before = lives.alive(driver.world, driver.ids[name])
     if before is None or (before.stale and before.drop_stale):
         driver.output(driver.ids[name], after=_before_counters(scheduler, after))
@@ -408,7 +424,8 @@ def _reset(scheduler: Scheduler, operation: Operation) -> None:
     if args.preempt_running:
         for name in scheduler.running[::-1]:
             scheduler.owed.append(("preempt", {"request": name}))
-            after = scheduler.after_calls_of(name, ("preempt", *EFFECTS), operation)
+            last = name == scheduler.running[0]  # behind the last call is the reset itself
+            after = None if last else scheduler.after_calls_of(name, ("preempt", *EFFECTS), operation)
             scheduler.preempt(name, drop_stale=True, after=after)
     host = bool(args.host) and driver.config.offload is not None
     shown = {"done": True} if ok else {} if host else {"done": False}
@@ -442,11 +459,22 @@ def _lookup(scheduler: Scheduler, call: Call, operation: Operation) -> None:
     request, hit = driver.id_of(call.args.request, operation), scheduler.driver.world.hit
     # A divergent hit to which no connector adds tokens is looked up anew, jointly (T14.4).
     common = hit is not None and hit.request == request and hit.diverged
-    shown = {"local": result.local, "lists": tuple(tuple(blocks) for blocks in result.blocks), "junction": result.junction}
+    shown: dict[str, object] = {
+        "local": result.local,
+        "lists": tuple(tuple(blocks) for blocks in result.blocks),
+        "junction": result.junction,
+        "diverged": _diverges(driver.world, result.local, result.blocks),
+    }
     record = driver.act(act.Lookup(request, common), shown, scheduler.after_call(operation))
     driver.equal("lookup.local", record.local, result.local)
     driver.equal("lookup.blocks", lists(record.lists), result.blocks)
     driver.equal("lookup.junction", record.junction, result.junction)
+
+
+def _diverges(world: World, local: int, blocks: Sequence[Sequence[int]]) -> bool:
+    """Tell whether a recorded hit is divergent (T12): the list of a group that is no full attention does not reach its end."""
+    ends = zip(world.config.groups, world.config.sizes, blocks, strict=True)
+    return any(group.kind != "full_attention" and len(own) < -(-local // size) for group, size, own in ends)
 
 
 def _lookup_external(scheduler: Scheduler, call: Call, operation: Operation) -> None:
@@ -457,8 +485,12 @@ def _lookup_external(scheduler: Scheduler, call: Call, operation: Operation) -> 
         driver.equal("lookup_external.from", hit.local - hit.local % driver.config.scheduler_block_size, args.start)
     if driver.config.connectors and driver.config.offload is None:
         return  # what a connector claims that supplies tokens at once is an argument of the allocation
-    shown = {"external": call.result.external}
-    record = driver.act(act.LookupExternal(request, args.start), shown, scheduler.after_call(operation))
+    after, shown = scheduler.after_call(operation), {"external": call.result.external}
+    if after is not None and after.state.transfers is not None:
+        pin = after.state.transfers["pending_hits"].get(args.request)
+        if pin is not None and call.result.external:
+            shown["lists"] = tuple(tuple(blocks) for blocks in pin["blocks"])
+    record = driver.act(act.LookupExternal(request, args.start), shown, after)
     driver.equal("lookup_external.external", record.external, call.result.external)
     driver.equal("lookup_external.async", record.external > 0, call.result.asynchronous)
 
@@ -506,7 +538,7 @@ def _allocate(scheduler: Scheduler, call: Call, operation: Operation) -> None:
         args.local,
         args.external,
         args.lookahead,
-        _drafts(scheduler, name, before, start + args.new_tokens - before.num_tokens),
+        _drafts(scheduler, operation, before, start + args.new_tokens - before.num_tokens),
         full_sequence=args.full_sequence_must_fit,
         load=args.async_load,
         reserved=args.reserved,
@@ -530,20 +562,43 @@ def _allocate(scheduler: Scheduler, call: Call, operation: Operation) -> None:
         scheduler.running.append(name)
 
 
-def _drafts(scheduler: Scheduler, name: str, request: Request, count: int) -> tuple[int, ...]:
+def _drafts(scheduler: Scheduler, operation: Operation, request: Request, count: int) -> tuple[int, ...]:
     """Return the drafts that end a chunk: those proposed; at an admission placeholders that no token equals.
 
     A request that is admitted with one token left gets placeholders, so that all requests of the step are of one length.
     """
+    driver = scheduler.driver
+    name = driver.name_of(request.request)
+    if driver.decided(False, True):
+        return _recorded_drafts(scheduler, operation, name, count - request.placeholders)
     if count <= 0:
         return ()
     if request.status is not Status.RUNNING:
         return (NO_TOKEN,) * count
     proposed = scheduler.drafts.get(name, ())
     if len(proposed) < count:
-        with scheduler.driver.tolerated():
-            raise Diverged("allocate.new_tokens", f"{len(proposed)} drafts", f"{count} drafts of {name}")
-    return (*proposed, *(NO_TOKEN,) * (count - len(proposed)))[:count]
+        raise Diverged("allocate.new_tokens", f"{len(proposed)} drafts", f"{count} drafts of {name}")
+    return proposed[:count]
+
+
+def _recorded_drafts(scheduler: Scheduler, operation: Operation, name: str, most: int) -> tuple[int, ...]:
+    """Return as many drafts as a step verified of a request (``most``: it does not compute it), the accepted ones as its output
+    has them. Which drafts there are, and which are accepted, is decided outside the scheduler.
+    """
+    result = operation.result
+    count = result.drafts.get(name, 0) if name in result.scheduled else max(most, 0)
+    accepted = tuple(scheduler.sampled.get((operation.index, name), ())[:-1][:count])
+    return (*accepted, *(NO_TOKEN,) * (count - len(accepted)))
+
+
+def recorded_samples(recording: Recording) -> dict[tuple[int, str], list[int]]:
+    """Return the sampled tokens of every update, by the step that it is of and the request."""
+    return {
+        (operation.args.step, name): tokens
+        for operation in recording.operations
+        if operation.op == "update"
+        for name, tokens in operation.args.sampled.items()
+    }
 
 
 def _tables(scheduler: Scheduler, name: str) -> list[list[int]]:

@@ -45,7 +45,7 @@ class Part:
         self.__dict__["_kind"] = kind
 
     def __getattr__(self, name: str) -> Any:
-        kind = self.__dict__["_kind"]
+        kind = self.__dict__.get("_kind")
         if kind is None or name.startswith("__"):
             raise AttributeError(name)
         found = inspect.getattr_static(kind, name, None)
@@ -98,8 +98,8 @@ def group_spec(group: Header, config: Header) -> Any:
     kind = getattr(interface, name)
     values: dict[str, Any] = {"block_size": group["block_size"], "dcp_sharded": group["dcp_sharded"], **extra}
     if group["kind"] == "mamba":
-        values |= {"shapes": ((1, 4),), "dtypes": (dtype,), "mamba_cache_mode": group.get("mamba_cache_mode", "align")}
-        values |= {"num_speculative_blocks": group.get("num_speculative_blocks", 0)}
+        values |= {"shapes": ((1, 4),), "dtypes": (dtype,), "mamba_cache_mode": group.get("mamba_cache_mode") or "align"}
+        values |= {"num_speculative_blocks": group.get("num_speculative_blocks") or 0}
     else:
         values |= {"num_kv_heads": 1, "head_size": 8, "dtype": dtype}
     return kind(**accepted(kind, **values))
@@ -129,8 +129,10 @@ def set_environment(config: Header) -> None:
     """Set what a release reads from the environment instead of from its configuration."""
     name = "VLLM_PREFIX_CACHE_RETENTION_INTERVAL"
     os.environ.pop(name, None)
-    if config["retention_interval"] is not None:
-        if "prefix_cache_retention_interval" in inspect.signature(module("v1.kv_cache_interface").KVCacheConfig).parameters:
+    sparse = any(group["kind"] in ("sliding_window", "mamba") for group in config["groups"])
+    # where every boundary is kept anyway, a release refuses the setting instead of ignoring it
+    if config["retention_interval"] is not None and (sparse or config["retention_interval"]):
+        if accepted(module("v1.kv_cache_interface").KVCacheConfig, prefix_cache_retention_interval=None):
             return
         if name not in module("envs").environment_variables:
             raise Unsupported("a retention interval")
@@ -285,6 +287,17 @@ def vllm_config(config: Header) -> Part:
         num_lookahead_tokens=config["lookahead"],
         num_hash_lookahead_tokens=0,
     )
+
+
+def check_rules(whole: Part) -> None:
+    """Let the release check block sizes against step sizes and ranks as it does when it starts. Raises Unsupported."""
+    check = getattr(whole, "validate_block_size", None)
+    if check is None:
+        return
+    try:
+        check()
+    except (AssertionError, ValueError) as error:
+        raise Unsupported(f"these block sizes; it says: {str(error) or 'a long-prefill limit below the block size'}") from error
 
 
 def check_sizes(config: Header, layout: Any, whole: Part) -> None:

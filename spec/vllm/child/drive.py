@@ -14,6 +14,7 @@ from configuration import (
     Header,
     Unsupported,
     accepted,
+    check_rules,
     check_sizes,
     kv_cache_config,
     module,
@@ -74,15 +75,11 @@ def build(config: Header) -> Any:
 def _build(config: Header) -> Any:
     set_environment(config)
     layout, whole = kv_cache_config(config), vllm_config(config)
+    check_rules(whole)
     check_sizes(config, layout, whole)
     utils = module("v1.core.kv_cache_utils")
     utils.init_none_hash(hash_function())
-    overlapped = config["scheduler"]["concurrent_batches"] > 1
-    kind = (
-        module("v1.core.sched.async_scheduler").AsyncScheduler
-        if overlapped and config["scheduler"].get("placeholders")
-        else module("v1.core.sched.scheduler").Scheduler
-    )
+    kind = scheduler_class(config)
     values = {
         "vllm_config": whole,
         "kv_cache_config": layout,
@@ -93,12 +90,48 @@ def _build(config: Header) -> Any:
         "include_finished_set": False,
         "log_stats": False,
     }
-    # the scheduler of overlapped steps passes everything on
+    # a derived scheduler passes everything on
     scheduler = kind(**accepted(module("v1.core.sched.scheduler").Scheduler, **values))
     sizes = [manager.block_size for manager in scheduler.kv_cache_manager.coordinator.single_type_managers]
     if sizes != config["group_block_sizes"]:
         raise Unsupported(f"group block sizes {config['group_block_sizes']} (it derives {sizes})")
+    # some releases refuse a configuration only when they first look for a prefix; this changes nothing
+    scheduler.kv_cache_manager.get_computed_blocks(request_of(config, "probe", [1] * (config["scheduler_block_size"] + 1)))
     return scheduler
+
+
+def request_of(config: Header, name: str, tokens: list[int], max_tokens: int = 1, priority: int = 0, arrival: int = 0) -> Any:
+    """Return a request of the release that stops at ``max_tokens`` and nothing else."""
+    kind = module("v1.request").Request
+    hasher = module("v1.core.kv_cache_utils").get_request_block_hasher(config["hash_block_size"], hash_function())
+    values = {
+        "request_id": name,
+        "prompt_token_ids": list(tokens),
+        "sampling_params": module("sampling_params").SamplingParams(max_tokens=max_tokens, ignore_eos=True, temperature=0.0),
+        "pooling_params": None,
+        "arrival_time": float(arrival),
+        "priority": priority,
+        "block_hasher": hasher,
+    }
+    return kind(**accepted(kind, **values))
+
+
+def scheduler_class(config: Header) -> Any:
+    """Return the class of the scheduler: the plain one, also where steps overlap, unless the header asks for placeholders.
+
+    ``scheduler.asynchronous`` (optional) asks for the class that plans on tokens not sampled yet. A release whose plain
+    scheduler would plan a negative number of tokens when drafts are in flight gets it, too.
+    """
+    plain = module("v1.core.sched.scheduler").Scheduler
+    wanted = config["scheduler"]
+    ahead = wanted["concurrent_batches"] > 1
+    if ahead and (wanted.get("asynchronous") or (config["num_draft_tokens"] and not hasattr(plain, CLAMPS))):
+        return module("v1.core.sched.async_scheduler").AsyncScheduler
+    return plain
+
+
+CLAMPS = "_reserve_prefill_lookahead"
+"""The method of a plain scheduler that keeps a planned number of tokens from being negative."""
 
 
 def hash_function() -> Any:
@@ -151,10 +184,6 @@ class Step:
         self.output = output
         self.samples = samples
 
-    def drafts(self, name: str) -> int:
-        """Return how many drafts of a request the step verifies."""
-        return len(self.output.scheduled_spec_decode_tokens.get(name, ()))
-
 
 class Driver:
     """Runs script entries on one scheduler. ``skipped`` counts entries that did not apply, ``steps`` the scheduling passes."""
@@ -169,8 +198,6 @@ class Driver:
         self.skipped = 0
         self.submitted = 0
         self.rounds = 0
-        utils = module("v1.core.kv_cache_utils")
-        self.hasher = utils.get_request_block_hasher(config["hash_block_size"], hash_function())
 
     def run(self, script: Iterable[Sequence[Any]]) -> None:
         """Run all entries of a script."""
@@ -193,18 +220,7 @@ class Driver:
         named = name if name is not None else f"r{self.submitted}"
         if not tokens or len(tokens) >= self.config["max_model_len"] or named in self.scheduler.requests:
             return False
-        sampling = module("sampling_params").SamplingParams(max_tokens=max_tokens, ignore_eos=True, temperature=0.0)
-        kind = module("v1.request").Request
-        values = {
-            "request_id": named,
-            "prompt_token_ids": list(tokens),
-            "sampling_params": sampling,
-            "pooling_params": None,
-            "arrival_time": float(self.submitted),
-            "priority": priority,
-            "block_hasher": self.hasher,
-        }
-        self.scheduler.add_request(kind(**accepted(kind, **values)))
+        self.scheduler.add_request(request_of(self.config, named, tokens, max_tokens, priority, self.submitted))
         self.submitted += 1
         return True
 
@@ -285,7 +301,8 @@ class Driver:
             if not (self.live() or self.planned or self.worker.stores or self.worker.loads or self.scheduler.has_requests()):
                 break
             self.rounds += 1
-            self.do_step()
+            if self.live() or not self.planned:  # else a further step would always be planned ahead, and none be the last
+                self.do_step()
             self.do_update(self.rounds)
             while self.do_complete_store(self.worker.workers):
                 pass
@@ -326,13 +343,18 @@ class Driver:
         """Return what a request samples in a step: nothing while prefilling, else the accepted drafts and one token more."""
         if not step.samples[name]:
             return []
-        accepted_drafts = seed.randint(0, step.drafts(name))
         alphabet = self.alphabet(name)
-        return [seed.choice(alphabet) for _ in range(accepted_drafts + 1)]
+        drafts = list(step.output.scheduled_spec_decode_tokens.get(name, ()))
+        if hasattr(self.scheduler, "_spec_token_placeholders"):  # the workers know the drafts, the scheduler only their number
+            drafts = [token if token >= 0 else seed.choice(alphabet) for token in drafts]
+        elif -1 in drafts:  # padding at an admission: no draft, and none that is accepted
+            drafts = drafts[: drafts.index(-1)]
+        return [*drafts[: seed.randint(0, len(drafts))], seed.choice(alphabet)]
 
     def draw_drafts(self, sampled: Mapping[str, list[int]], seed: random.Random) -> dict[str, list[int]]:
         """Return the next drafts of every request that sampled and goes on."""
-        most = self.config["num_draft_tokens"]
+        # a scheduler that plans on placeholders verifies as many drafts as it has placeholders
+        most = 0 if hasattr(self.scheduler, "_spec_token_placeholders") else self.config["num_draft_tokens"]
         going = [name for name in self.live() if sampled.get(name)] if most else []
         return {name: [seed.choice(self.alphabet(name)) for _ in range(seed.randint(0, most))] for name in going}
 
