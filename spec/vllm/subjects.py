@@ -245,7 +245,7 @@ def _minimise(release: Release, subject: Subject, law: Law, judged: Judged, seed
         return trial.found is not None
 
     configurations.minimised(judged.found.arguments, fails)
-    judged.found = last
+    judged.found = _fewer_appends(release, subject, law, last) if law.id in ROW_LAWS else last
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------
@@ -274,9 +274,8 @@ def _judge_rows(release: Release, law: Law, arguments: Arguments, config: Config
     except NotShown as error:
         judged.hidden[_reason(error.what)] += 1
         return
-    asked = [[action.row, [list(ids) for ids in action.blocks]] for action in actions]
     try:
-        answers = release.rows({**header(config, None), "max_running": _rows_of(config)}, asked)
+        answers = release.rows({**header(config, None), "max_running": _rows_of(config)}, _asked(actions))
     except ReleaseLacks as error:
         judged.moot[_reason(error.lacking)] += 1
         return
@@ -301,6 +300,41 @@ def _judge_rows(release: Release, law: Law, arguments: Arguments, config: Config
                 judged.found = Found(arguments, evidence, upto)
     judged.broken += broken
     judged.bent += bent and not broken
+
+
+def _fewer_appends(release: Release, subject: Subject, law: Law, found: Found) -> Found:
+    """Return a violation with no append, and no block of one, that it does not need."""
+    config = found.arguments.resolve(subject.with_rows)
+
+    def broken(actions: Sequence[AppendRows]) -> Evidence | None:
+        answers = release.rows({**header(config, None), "max_running": _rows_of(config)}, _asked(actions))
+        assert law.check is not None
+        *_, last = moments(config, actions, answers)
+        return next((evidence for evidence in law.check(last) or () if not _bent(law, config, evidence)), None)
+
+    best = found
+    for smaller in _shorter(best.actions):
+        evidence = broken(smaller)
+        if evidence is not None:
+            best = evolve(best, actions=smaller, evidence=evidence)
+            break
+    return best
+
+
+def _shorter(actions: tuple[AppendRows, ...]) -> Iterator[tuple[AppendRows, ...]]:
+    """Yield shorter appends that may do as well: the last one alone, or with what went into its row, in row 0 or its own."""
+    last = actions[-1]
+    before = [action for action in actions[:-1] if action.row == last.row]
+    groups = range(len(last.blocks))
+    for group in groups:
+        ids = tuple(block for action in (*before, last) for block in action.blocks[group])
+        yield (AppendRows(0, tuple(ids if other == group else () for other in groups)),)
+    yield (last,)
+    yield (*before, last)
+
+
+def _asked(actions: Sequence[AppendRows]) -> list[list[Any]]:
+    return [[action.row, [list(ids) for ids in action.blocks]] for action in actions]
 
 
 def _rows_of(config: Config) -> int:

@@ -183,8 +183,11 @@ def test_the_smallest_configuration_is_kept():
 def test_rows_are_shown_with_the_appends_that_lead_there():
     found = judged(NoGuard(), "TB-11")["TB-11"].found
     assert found is not None
-    assert found.actions
-    assert any(found.actions[-1].blocks)
+    (append,) = found.actions
+    (needed,) = [value for name, value in found.evidence.values if name == "needed"]
+    (capacity,) = [value for name, value in found.evidence.values if name == "capacity"]
+    assert append.row == 0
+    assert any(have > most for have, most in zip(needed, capacity, strict=True))
 
 
 def test_nothing_stays_rebound():
