@@ -59,12 +59,13 @@ def _drained(world: World, record: Record, changed: Mapping[str, object]) -> Wor
     return evolve(world, plan=evolve(plan, **parts)) if parts else world
 
 
-def group_of(world: World, block: int) -> int:
-    """Return the group in whose tables a block stands, 0 if in none."""
-    for request in world.requests:
-        for group, state in enumerate(request.groups):
-            if block in state.table:
-                return group
+def group_of(world: World, *blocks: int) -> int:
+    """Return the group in whose tables the first of these blocks stands that does in any, 0 if none does."""
+    for block in blocks:
+        for request in world.requests:
+            for group, state in enumerate(request.groups):
+                if block in state.table:
+                    return group
     return 0
 
 

@@ -7,23 +7,26 @@ difference from the model is no violation by itself: the laws look at what was o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 from attrs import define, evolve, field, fields_dict, frozen
 
 from kvproof.core import actions as act
 from kvproof.core import allocation
 from kvproof.core import config as configs
+from kvproof.core import requests as lives
 from kvproof.core.actions import Action
 from kvproof.core.config import Config, Profile
 from kvproof.core.errors import ContractBroken, Refusal
+from kvproof.core.offload import choosing
 from kvproof.core.records import Record
 from kvproof.core.world import Phase, Status, World, new_world
 from kvproof.spec import ground
 from kvproof.spec.conformance import answers, override, predict
 from kvproof.spec.conformance.adapter import AdapterError, HostState, Observation, PoolState, Shows, State
 from kvproof.spec.conformance.differences import Difference, Noting
-from kvproof.spec.conformance.masks import FIELDS, REQUIRED, Mask
+from kvproof.spec.conformance.hidden import Hidden
+from kvproof.spec.conformance.masks import FIELDS, LOST, PLAN, REQUIRED, Mask
 from kvproof.spec.conformance.override import Overriding
 from kvproof.spec.conformance.reading import Lists, Reader
 from kvproof.spec.laws.base import Moment
@@ -103,12 +106,16 @@ class Shadow:
             self._check(action, observation)
         noting, problems = Noting(), []
         predicted = self._predict(action, observation)
-        refusal = _refusal(predicted, observation)
+        refusal = _refusal(action, predicted, observation, self.shows)
         start = predicted.after
         if observation.refusal is None and predicted.refusal is not None:
             noting.differs("refusal", predicted.refusal.message, None)
             problems.append(f"the model refuses it: {predicted.refusal.message}")
-            start = carried_on(self.world, action)
+            if isinstance(action, act.Allocate) and admitted_by(self.world, action, observation) is False:
+                start = evolve(self.world, hit=None)
+            else:
+                start = carried_on(self.world, action)
+                self._lose(action)
         elif observation.refusal is not None and predicted.refusal is None:
             noting.differs("refusal", None, observation.refusal)
             start = self.world
@@ -144,10 +151,16 @@ class Shadow:
     def _decided(self, action: act.Allocate, predicted: Moment, observation: Observation) -> World:
         """Return the world after an allocation that the implementation admitted or not, whatever the model would have done."""
         record = predicted.record
-        admitted = admitted_by(action, observation)
+        admitted = admitted_by(self.world, action, observation)
         if record is None or admitted is None or admitted == record.admitted:
             return predicted.after
-        return carried_on(self.world, action) if admitted else evolve(self.world, hit=None)
+        if not admitted:
+            return evolve(self.world, hit=None)
+        self._lose(action)
+        return carried_on(self.world, action)
+
+    def _lose(self, action: Action) -> None:
+        self.mask = evolve(self.mask, lost=self.mask.lost | LOST.get(type(action), frozenset()))
 
     # --- what is shown ------------------------------------------------------------------------------------------------
 
@@ -157,9 +170,9 @@ class Shadow:
         lacking = Shows.TABLES not in self.shows
         transfers = world.host is not None and Shows.TRANSFERS not in self.shows
         if not lacking and not transfers:
-            followed = self._repaired(self._overriding.state(world, shown, noting, self.world.host), noting)
+            followed = self._repaired(self._overriding.state(world, shown, noting, self.world), noting)
             return followed, followed
-        judged = self._overriding.state(world, shown, noting, self.world.host)
+        judged = self._overriding.state(world, shown, noting, self.world)
         kept = shown
         if lacking:
             kept = evolve(kept, device=PoolState(), rows=None)
@@ -167,7 +180,7 @@ class Shadow:
             kept = evolve(kept, host=evolve(kept.host, pool=PoolState()))
         quiet = Noting()
         world = evolve(world, prefixes=judged.prefixes) if judged.prefixes is not world.prefixes else world
-        return self._repaired(self._overriding.state(world, kept, quiet, self.world.host), quiet), judged
+        return self._repaired(self._overriding.state(world, kept, quiet, self.world), quiet), judged
 
     def _declared(self, shown: State) -> State:
         """Return a state without what no declared capability shows."""
@@ -233,6 +246,10 @@ class Shadow:
         changed = {name: value for name, value in result.items() if noting.differs(name, getattr(record, name), value)}
         sure = not noting.found and not self.mask.derived()
         left_out = [] if sure else [name for name in self._left_out(action) if name not in result]
+        if "store_device" in changed and "store_meta" not in result:
+            # what the events will say of a block that the model did not choose is not known
+            meta = record.store_meta or (() if choosing.tracks_meta(self.config) and changed["store_device"] else None)
+            changed["store_meta"] = override.rearranged(meta, record.store_device, changed["store_device"])
         if changed:
             record = evolve(record, **changed)
             now = answers.taken_in(judged, action, record, changed)
@@ -261,6 +278,8 @@ class Shadow:
 
     def _masked(self, action: Action, record: Record | None, refusal: Refusal | None, after: World) -> Moment:
         before = self._judged
+        if PLAN in self.mask.lost and isinstance(action, act.Drain) and refusal is None:
+            self.mask = evolve(self.mask, lost=self.mask.lost - {PLAN})
         self._judged = self.mask.world(after)
         return Moment(before, action, record, refusal, self._judged)
 
@@ -329,22 +348,28 @@ def _absent(config: Config, shows: frozenset[Shows], host: HostState | None) -> 
     return [name for capability, name, part in parts if capability in shows and part is None]
 
 
-def _refusal(predicted: Moment, observation: Observation) -> Refusal | None:
+def _refusal(action: Action, predicted: Moment, observation: Observation, shows: frozenset[Shows]) -> Refusal | None:
     """Return the refusal of the moment: the model's where both refuse; an unexpected one is a broken contract (LV-9)."""
     if observation.refusal is None:
         return None
     if predicted.refusal is not None:
+        if isinstance(action, act.Allocate) and Shows.HITS not in shows:
+            # The model may refuse it for a hit that it guessed; why the implementation does, nobody knows.
+            return cast(Refusal, Hidden(Shows.HITS.value))
         return predicted.refusal
     return ContractBroken(f"the implementation does not perform it: {observation.refusal}")
 
 
-def admitted_by(action: act.Allocate, observation: Observation) -> bool | None:
-    """Tell whether an implementation admitted an allocation, by its answer or the request's status; None if it does not say."""
+def admitted_by(world: World, action: act.Allocate, observation: Observation) -> bool | None:
+    """Tell whether an implementation admitted an allocation, None if it does not say.
+
+    Its answer tells, or, for a request that did not run before, the status afterwards.
+    """
     answer = observation.result.get("admitted")
     if answer is not None:
         return bool(answer)
-    said = (observation.state.requests or {}).get(action.request)
-    if said is None or said.status is None or said.computed is None:
+    said, before = (observation.state.requests or {}).get(action.request), ground.request_of(world, action.request)
+    if said is None or said.status is None or before is None or before.status is Status.RUNNING:
         return None
     return said.status == ("loading" if action.load else "running")
 
@@ -357,6 +382,8 @@ def carried_on(world: World, action: Action) -> World:
         return evolve(world, requests=tuple(live for live in world.requests if live.request != action.request), hit=None)
     if isinstance(action, act.Execute):
         return _executed(world)
+    if isinstance(action, act.Preempt | act.Withdraw):
+        return _preempted(world, action)
     request = ground.request_of(world, action.request) if isinstance(action, act.Allocate) else None
     if request is None or not isinstance(action, act.Allocate):
         return world
@@ -382,3 +409,15 @@ def _executed(world: World) -> World:
         return world
     step = evolve(world.steps[at], part=world.steps[at].part + 1)
     return evolve(world, steps=(*world.steps[:at], step, *world.steps[at + 1 :]))
+
+
+def _preempted(world: World, action: act.Preempt | act.Withdraw) -> World:
+    """Return a world in which a request is preempted although the model would preempt another one, as far as that is possible."""
+    request = ground.request_of(world, action.request)
+    if request is None:
+        return world
+    step = lives.withdraw if isinstance(action, act.Withdraw) else lives.preempt
+    try:
+        return step(world, request, action.drop_stale)[0]
+    except Refusal:
+        return world

@@ -21,6 +21,7 @@ from kvproof.spec.conformance.hidden import NotShown
 from kvproof.spec.conformance.oracle import Oracle
 from kvproof.spec.conformance.watching import Playback
 from kvproof.spec.judge import Judge, Violation, attempt, describe_crash, is_internal
+from kvproof.spec.laws import events
 from kvproof.spec.laws.base import Evidence, Law
 from kvproof.spec.traces import project
 from kvproof.spec.traces.errors import ReplayError
@@ -28,6 +29,7 @@ from kvproof.spec.traces.following import Following, Noted
 from kvproof.spec.traces.format import Config as RecordedConfig
 from kvproof.spec.traces.read import Operation, Recording
 from kvproof.spec.traces.scheduler import Scheduler, recorded_samples
+from kvproof.spec.vllm import windows
 
 SHOWN = frozenset(Shows) - {Shows.ROWS, Shows.EVENTS}
 """What a recording of a scheduler shows; cache events only where they are on."""
@@ -106,6 +108,7 @@ def follow(recording: Recording, laws: Sequence[Law], profile: Profile = VLLM_0_
     outcome = Followed(recording.name, config)
     performer = Scheduler(driver, recording.config, recorded_samples(recording))
     _perform(performer, recording, outcome)
+    _judge_events(driver, recording)
     _judge_run(driver, recording, Playback(start, driver.moments), outcome)
     _judge_exception(driver, recording, outcome)
     _collect(driver, recording, outcome)
@@ -161,6 +164,31 @@ def _collect(driver: Following, recording: Recording, outcome: Followed) -> None
     outcome.actions, outcome.declared = driver.actions, driver.met
 
 
+# --- events ---------------------------------------------------------------------------------------------------------------
+
+
+def _judge_events(driver: Following, recording: Recording) -> None:
+    """Where other events were handed out than the model announced, judge their sum in place of every action's."""
+    oracle = driver.oracle
+    known = {law.id: oracle.finding(law.id) for law in oracle.laws if law.id in EVENT_LAWS}
+    if not driver.config.events or not driver.announced or not known:
+        return
+    for window in windows.windows(recording):
+        within = range(window.first, window.last + 1)
+        if not driver.announced.intersection(within):
+            continue
+        for finding in known.values():
+            kept = [found for found in finding.violations if driver.places[found.position] not in within]
+            finding.violations[:] = kept
+            finding.hidden[windows.HIDDEN] += 1
+        if windows.SUM in known:
+            last = max((at for at, place in enumerate(driver.places) if place in within), default=-1)
+            oracle.add(windows.SUM, windows.replayed(window), last)
+
+
+EVENT_LAWS = frozenset(law.id for law in events.LAWS)
+
+
 # --- whole runs -----------------------------------------------------------------------------------------------------------
 
 
@@ -170,6 +198,9 @@ def _judge_run(driver: Following, recording: Recording, run: Playback, outcome: 
     rest = not outcome.ended and outcome.raised is None and at_rest(recording)
     for law in oracle.laws:
         if law.check_run is None and law.check_end is None:
+            continue
+        if law.id in EVENT_LAWS and driver.config.events and driver.announced:
+            oracle.finding(law.id).hidden[windows.HIDDEN] += 1
             continue
         try:
             findings = watching.judge_run(law, driver.config, run, rest)
