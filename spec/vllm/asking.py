@@ -62,8 +62,11 @@ class Subject:
         self.moot: Counter[str] = Counter()
         self.config: Config | None = None
         self._known: dict[str, Mapping[str, Any]] = {}
+        self._layouts: dict[tuple[int, int, int, str], tuple[Mapping[str, Any], bool]] = {}
         self._originals: dict[tuple[ModuleType, str], Any] = {}
         self._planted: dict[tuple[ModuleType, str], Any] = {}
+        self._lifts = 0
+        self._parts: dict[str, Mapping[str, Any]] = {}
 
     # --- questions --------------------------------------------------------------------------------------------
 
@@ -71,14 +74,25 @@ class Subject:
         """Return one part of the geometry of a header; ``refused`` or ``lacks`` in it says that there is none."""
         question = json.dumps({**asked, "parts": [part]}, sort_keys=True)
         if question not in self._known:
-            self._known[question] = self.process.geometry({**asked, "parts": [part]})[part]
+            with self._lifted():
+                self._known[question] = self.process.geometry({**asked, "parts": [part]})[part]
         return self._known[question]
 
     def configure(self, groups: tuple[Group, ...], **settings: Any) -> Config:
-        """Resolve a configuration and put the release's sizes into it.
+        """Resolve a configuration and put the release's sizes into it, without its rows: nobody can read those.
 
-        Raises ConfigError where the release refuses it, NotShown where it has nothing like it.
+        Raises ConfigError where the release refuses it, NotThere where it has nothing like it.
         """
+        return self._configured(groups, settings, rows=False)
+
+    def with_rows(self, groups: tuple[Group, ...], **settings: Any) -> Config:
+        """Resolve a configuration and put the release's sizes and the capacity of its rows into it.
+
+        Raises ConfigError where the release refuses it, NotThere where it has nothing like it.
+        """
+        return self._configured(groups, settings, rows=True)
+
+    def _configured(self, groups: tuple[Group, ...], settings: dict[str, Any], *, rows: bool) -> Config:
         with self._lifted():
             model, refusal = _resolved(groups, settings)
         unit = settings.get("hash_block_size")
@@ -92,11 +106,13 @@ class Subject:
         if "refused" in sizes:
             raise ConfigError(str(sizes["refused"]))
         del refusal  # what the model refuses and the release accepts is for the laws to judge
-        rows = self.ask(asked, "rows")
-        if "lacks" in rows and model.append_expansion > 1:
-            # a release whose kernels see the manager's blocks has no such setting
-            model = evolve(model, append_expansion=1)
-            rows = self.ask(header(model, unit), "rows")
+        found: Mapping[str, Any] = {"lacks": "not asked"}
+        if rows:
+            found = self.ask(asked, "rows")
+            if "lacks" in found and model.append_expansion > 1:
+                # a release whose kernels see the manager's blocks has no such setting
+                model = evolve(model, append_expansion=1)
+                found = self.ask(header(model, unit), "rows")
         return evolve(
             model,
             sizes=tuple(sizes["group_block_sizes"]),
@@ -104,7 +120,7 @@ class Subject:
             hash_block_size=sizes["hash_block_size"],
             fine_grained=sizes["fine_grained_hits"],
             alignment=sizes["alignment"],
-            row_capacity=tuple(rows["capacity"]) if "capacity" in rows else _hidden(f"rows: {_why(rows)}"),
+            row_capacity=tuple(found["capacity"]) if "capacity" in found else _hidden(f"rows: {_why(found)}"),
         )
 
     def _header(self, config: Config) -> dict[str, Any]:
@@ -114,9 +130,20 @@ class Subject:
     # --- layouts: DS-1, DS-2, DS-3 ----------------------------------------------------------------------------
 
     def _layout(self, size: int, sharded: bool, ranks: int, run: int, part: str) -> tuple[Mapping[str, Any], int] | None:
-        """Return a part of the geometry of two groups of a layout and which of them is asked for; None: moot.
+        """Return a part of the geometry of two groups of a layout and which of them is asked for; None: moot."""
+        key = (size, ranks, run, part)
+        if key not in self._layouts:
+            self._layouts[key] = self._asked_layout(*key)
+        found, both = self._layouts[key]
+        if sharded or both:
+            return found, 0 if sharded else 1
+        self.moot[f"{part} of a replicated attention group"] += 1
+        return None
 
-        The replicated group is attention where the release has that, else a Mamba group, whose state is replicated.
+    def _asked_layout(self, size: int, ranks: int, run: int, part: str) -> tuple[Mapping[str, Any], bool]:
+        """Ask about a sharded and a replicated group; tell, too, whether the answer concerns the replicated one.
+
+        That is attention where the release has it, else a Mamba group: its state is replicated, but it holds no positions.
         """
         full = Group("full_attention", size, True)
         for other in (Group("full_attention", size, False), Group("mamba_align", size)):
@@ -125,15 +152,9 @@ class Subject:
                     (full, other), dcp_size=ranks, interleave=run, max_model_len=min(2 * size * ranks + 1, LAYOUT_TOKENS)
                 )
             found = self.ask(header(model, None), part)
-            if "lacks" in found:
-                continue
-            if "refused" in found:
-                raise NotShown(f"{part}: {found['refused']}")
-            if other.kind == "mamba_align" and not sharded and part in ("slots", "lazy"):
-                break
-            return found, 0 if sharded else 1
-        self.moot[f"{part} of a replicated attention group"] += 1
-        return None
+            if "lacks" not in found and "refused" not in found:
+                return found, other.kind == "full_attention" or part not in ("slots", "lazy")
+        raise NotShown(f"{part}: {_why(found)}")
 
     def effective_block_size(self, size: int, sharded: bool, ranks: int) -> int:
         """E of a group, from the cache manager."""
@@ -206,41 +227,48 @@ class Subject:
 
     # --- native connector: DS-6 -------------------------------------------------------------------------------
 
-    def _native(self, config: Config, blocks: int) -> Mapping[str, Any]:
-        found = self.ask(self._header(config), f"native{blocks}")
+    def _of_the_judged(self, part: str) -> Mapping[str, Any]:
+        """Return a part of the geometry of what is being judged."""
+        assert self.config is not None
+        if part not in self._parts:
+            self._parts[part] = self.ask(self._header(self.config), part)
+        return self._parts[part]
+
+    def _native(self, blocks: int) -> Mapping[str, Any]:
+        found = self._of_the_judged(f"native{blocks}")
         if "lacks" in found or "refused" in found:
             raise NotThere(f"native connector: {_why(found)}")
         return found
 
     def resolve(self, config: Config, *, blocks_per_chunk: int | None = None, chunk_size: int | None = None) -> Native:
         """Return the native connector's geometry. Raises NotShown where the release has none for the configuration."""
-        del chunk_size
-        found = self._native(config, blocks_per_chunk or 1)
+        del config, chunk_size
+        found = self._native(blocks_per_chunk or 1)
         groups = tuple(
             Chunked(one["group"], one["tokens_per_block"], one["tokens_per_chunk"], one["hashes_per_chunk"], one["window"])
             for one in found["groups"]
         )
-        return Native(groups, found["blocks_per_chunk"], found["alignment"], found["partial_tails"])
+        alignment = found["alignment"] if "alignment" in found else cast("int", Hidden("alignment of the native connector"))
+        return Native(groups, found["blocks_per_chunk"], alignment, found["partial_tails"])
 
-    def _chunked(self, config: Config, blocks: int, chunked: Chunked) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = next(one for one in self._native(config, blocks)["groups"] if one["group"] == chunked.group)
+    def _chunked(self, blocks: int, chunked: Chunked) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = next(one for one in self._native(blocks)["groups"] if one["group"] == chunked.group)
         return found
 
     def chunk_key(self, nodes: tuple[int, ...], chunked: Chunked, chunk: int) -> tuple[int, int]:
         """Return the key of a chunk, (prefix node, group), from the keys that the release makes for a request."""
-        assert self.config is not None
-        found = self._chunked(self.config, chunked.chunk_tokens // chunked.block_tokens, chunked)
+        found = self._chunked(chunked.chunk_tokens // chunked.block_tokens, chunked)
         index, group = found["keys"][chunk]
         return nodes[index], group
 
     def storable_chunks(self, config: Config, geometry: Native, chunked: Chunked, tokens: int) -> int:
         """Return the chunks that the release stores of the first tokens."""
-        return int(self._chunked(config, geometry.blocks_per_chunk, chunked)["counts"][tokens])
+        del config
+        return int(self._chunked(geometry.blocks_per_chunk, chunked)["counts"][tokens])
 
     def accepts_handoff(self, chunked: Chunked, block: int, boundary: int, limit: int) -> bool:
         """Tell whether the release stores a state handed over at a boundary. A release without handoffs: the model's answer."""
-        assert self.config is not None
-        found = self.ask(self._header(self.config), f"handoffs{chunked.chunk_tokens // chunked.block_tokens}")
+        found = self._of_the_judged(f"handoffs{chunked.chunk_tokens // chunked.block_tokens}")
         if "lacks" in found:
             self.moot[str(found["lacks"])] += 1
             return bool(self._original(native, "accepts_handoff")(chunked, block, boundary, limit))
@@ -276,7 +304,7 @@ class Subject:
         if strict:
             asked |= {(module, name): _not_asked(name) for module, name in NOT_ASKED}
         self._originals = {(module, name): getattr(module, name) for module, name in asked}
-        self._planted, self.config = dict(asked), config
+        self._planted, self.config, self._parts = dict(asked), config, {}
         self._put(self._planted)
         try:
             yield
@@ -296,11 +324,14 @@ class Subject:
     @contextmanager
     def _lifted(self) -> Iterator[None]:
         """Let the model answer for a moment."""
+        self._lifts += 1
         self._put(self._originals)
         try:
             yield
         finally:
-            self._put(self._planted)
+            self._lifts -= 1
+            if not self._lifts:
+                self._put(self._planted)
 
     @staticmethod
     def _put(functions: Mapping[tuple[ModuleType, str], Any]) -> None:

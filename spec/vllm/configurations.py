@@ -23,8 +23,8 @@ ODD = (3, 6, 12, 24)
 LONGEST = 4096
 """Tokens of the longest sequence of a random configuration."""
 
-LARGEST_BLOCK = 512
-"""Deployments with larger blocks are scaled down to it: laws count tokens one by one."""
+LARGEST_BLOCK = 64
+"""Deployments with larger blocks are scaled down towards it: laws count tokens one by one."""
 
 
 @frozen(slots=True)
@@ -48,15 +48,15 @@ class Arguments:
         return len(self.groups), ranks, blocks, len(named), length
 
 
-def everything(seed: int, count: int) -> Iterator[Arguments]:
-    """Yield the scopes, the deployments, and ``count`` random configurations of a seed, without those the model refuses."""
-    yield from known()
+def everything(seed: int, count: int, *, quick: bool = False) -> Iterator[Arguments]:
+    """Yield the scopes, the deployments, and ``count`` random configurations of a seed; ``quick``: the quick scopes only."""
+    yield from known(quick)
     yield from generated(seed, count)
 
 
-def known() -> Iterator[Arguments]:
-    """Yield the configurations of all scopes and deployments."""
-    for scope in scopes.ALL:
+def known(quick: bool = False) -> Iterator[Arguments]:
+    """Yield the configurations of the scopes and of all deployments."""
+    for scope in scopes.chosen(quick):
         yield _arguments(f"scope {scope.name}", scope.config())
     for deployment in catalogue.everything():
         if model.lacks(deployment) is None:

@@ -32,8 +32,11 @@ Verdict = Literal["holds", "refuted", "undetermined"]
 LEFT_OUT = ("LV-9",)
 """Of these the part on configurations asks how a load is cut into blocks; that is judged in runs."""
 
+STRICT_LAWS = ("DS-7",)
+"""Judged only where everything can be asked: an answer of the model beside one of the release would mean nothing."""
+
 ROW_LAWS = ("TB-11",)
-GRID_LAWS = ("DS-2", "DS-3")
+GRID_LAWS = ("DS-2", "DS-3", "DS-4", "DS-10")
 """Judged on small grids around a configuration: once per set of block sizes and ranks."""
 
 CONNECTOR_LAW = "CA-2"
@@ -112,7 +115,9 @@ class Result:
 
 def judge(release: Release, laws: Sequence[Law], seed: int, *, quick: bool = False) -> list[Judged]:
     """Judge a release by those of the laws that concern its geometry and its rows. Raises ReleaseFailure."""
-    return list(examined(release, laws, configurations.everything(seed, QUICK if quick else FULL), seed).laws.values())
+    return list(
+        examined(release, laws, configurations.everything(seed, QUICK if quick else FULL, quick=quick), seed).laws.values()
+    )
 
 
 def examined(release: Release, laws: Sequence[Law], asked: Iterable[Arguments], seed: int) -> Result:
@@ -124,7 +129,7 @@ def examined(release: Release, laws: Sequence[Law], asked: Iterable[Arguments], 
         result.laws[law.id] = Judged(law.id, "rows" if law.id in ROW_LAWS else "geometry")
     for arguments in asked:
         try:
-            config = arguments.resolve(subject.configure)
+            config = arguments.resolve(subject.with_rows)
         except (ConfigError, NotShown) as error:
             result.skipped[_reason(str(error))] += 1
             continue
@@ -164,6 +169,8 @@ def findings(subject: Subject, law: Law, config: Config, hidden: Counter[str]) -
         return None
     except NotShown as error:
         hidden[_reason(error.what)] += 1
+    if law.id in STRICT_LAWS:
+        return None
     try:
         with subject.answering(config, strict=False):
             return _check(subject, law, config) or None
@@ -226,7 +233,7 @@ def _minimise(release: Release, subject: Subject, law: Law, judged: Judged, seed
         nonlocal last
         trial = Judged(law.id, judged.subject)
         try:
-            config = arguments.resolve(subject.configure)
+            config = arguments.resolve(subject.with_rows)
         except (ConfigError, NotShown):
             return False
         if law.id in ROW_LAWS:
@@ -238,7 +245,7 @@ def _minimise(release: Release, subject: Subject, law: Law, judged: Judged, seed
         return trial.found is not None
 
     configurations.minimised(judged.found.arguments, fails)
-    judged.found = last
+    judged.found = _fewer_appends(release, subject, law, last) if law.id in ROW_LAWS else last
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------
@@ -262,10 +269,13 @@ def appends(config: Config, seed: int) -> tuple[AppendRows, ...]:
 
 
 def _judge_rows(release: Release, law: Law, arguments: Arguments, config: Config, judged: Judged, seed: int) -> None:
-    actions = appends(config, seed)
-    asked = [[action.row, [list(ids) for ids in action.blocks]] for action in actions]
     try:
-        answers = release.rows({**header(config, None), "max_running": _rows_of(config)}, asked)
+        actions = appends(config, seed)
+    except NotShown as error:
+        judged.hidden[_reason(error.what)] += 1
+        return
+    try:
+        answers = release.rows({**header(config, None), "max_running": _rows_of(config)}, _asked(actions))
     except ReleaseLacks as error:
         judged.moot[_reason(error.lacking)] += 1
         return
@@ -290,6 +300,41 @@ def _judge_rows(release: Release, law: Law, arguments: Arguments, config: Config
                 judged.found = Found(arguments, evidence, upto)
     judged.broken += broken
     judged.bent += bent and not broken
+
+
+def _fewer_appends(release: Release, subject: Subject, law: Law, found: Found) -> Found:
+    """Return a violation with no append, and no block of one, that it does not need."""
+    config = found.arguments.resolve(subject.with_rows)
+
+    def broken(actions: Sequence[AppendRows]) -> Evidence | None:
+        answers = release.rows({**header(config, None), "max_running": _rows_of(config)}, _asked(actions))
+        assert law.check is not None
+        *_, last = moments(config, actions, answers)
+        return next((evidence for evidence in law.check(last) or () if not _bent(law, config, evidence)), None)
+
+    best = found
+    for smaller in _shorter(best.actions):
+        evidence = broken(smaller)
+        if evidence is not None:
+            best = evolve(best, actions=smaller, evidence=evidence)
+            break
+    return best
+
+
+def _shorter(actions: tuple[AppendRows, ...]) -> Iterator[tuple[AppendRows, ...]]:
+    """Yield shorter appends that may do as well: the last one alone, or with what went into its row, in row 0 or its own."""
+    last = actions[-1]
+    before = [action for action in actions[:-1] if action.row == last.row]
+    groups = range(len(last.blocks))
+    for group in groups:
+        ids = tuple(block for action in (*before, last) for block in action.blocks[group])
+        yield (AppendRows(0, tuple(ids if other == group else () for other in groups)),)
+    yield (last,)
+    yield (*before, last)
+
+
+def _asked(actions: Sequence[AppendRows]) -> list[list[Any]]:
+    return [[action.row, [list(ids) for ids in action.blocks]] for action in actions]
 
 
 def _rows_of(config: Config) -> int:

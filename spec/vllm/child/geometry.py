@@ -53,7 +53,8 @@ def _part(part: Callable[[Header], dict[str, Any]], config: Header) -> dict[str,
 
 def _objects(config: Header) -> tuple[Any, Any]:
     """Return the release's cache layout and configuration. Raises Unsupported for what it cannot express."""
-    layout, whole = kv_cache_config(config), vllm_config(config)
+    alone = config["host"] is None
+    layout, whole = kv_cache_config(config), vllm_config(config if alone else {**config, "connectors": None})
     cache = whole.cache_config
     cache.enable_prefix_caching = config.get("caching", True)
     if len(config["groups"]) == 1:
@@ -211,12 +212,13 @@ def native(config: Header, blocks_per_chunk: int) -> dict[str, Any]:
                 "counts": [state.storable_chunks(*counted, tokens) for tokens in range(MOST_TOKENS + 1)],
             }
         )
-    return {
+    found = {
         "groups": groups,
         "blocks_per_chunk": resolved.blocks_per_chunk,
-        "alignment": getattr(resolved, "alignment_tokens", None),
         "partial_tails": bool(getattr(resolved, "supports_partial_tail", False)),
     }
+    # some releases do not keep the tokens of alignment
+    return {**found, "alignment": resolved.alignment_tokens} if hasattr(resolved, "alignment_tokens") else found
 
 
 def handoffs(config: Header, blocks_per_chunk: int) -> dict[str, Any]:

@@ -159,6 +159,21 @@ def test_the_same_script_gives_the_same_recording(process):
 
 
 @pytest.mark.vllm
+def test_steps_overlap_and_a_scheduler_may_plan_on_tokens_not_sampled_yet(process):
+    ahead = {**HEADER["scheduler"], "concurrent_batches": 2}
+    script = [["submit", PROMPT, 4, 0], ["step"], ["step"], ["step"], ["update", 1], ["update", 2], ["settle"]]
+    planned = {}
+    for asynchronous in (False, True):
+        config = {**HEADER, "scheduler": {**ahead, "asynchronous": asynchronous}}
+        lines, end = run(process, config, script)
+        planned[asynchronous] = [entry["result"]["scheduled"] for entry in operations(lines) if entry["op"] == "step"]
+        assert end["skipped"] == 1
+        assert operations(lines)[-1]["state"]["requests"] == {}
+    assert planned[False][:2] == [{"r0": 13}, {}]
+    assert planned[True][:2] == [{"r0": 13}, {"r0": 1}]
+
+
+@pytest.mark.vllm
 def test_an_unknown_entry_is_the_callers_mistake_and_the_process_goes_on(process):
     lines, end = run(process, HEADER, [["step"], ["jump"]])
     assert len(lines) == 3
