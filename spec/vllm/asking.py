@@ -81,9 +81,13 @@ class Subject:
     def configure(self, groups: tuple[Group, ...], **settings: Any) -> Config:
         """Resolve a configuration and put the release's sizes into it, without its rows: nobody can read those.
 
-        Raises ConfigError where the release refuses it, NotThere where it has nothing like it.
+        Laws call it for variants of what they judge. Raises ConfigError where the release refuses it or has nothing like it.
         """
-        return self._configured(groups, settings, rows=False)
+        try:
+            return self._configured(groups, settings, rows=False)
+        except NotThere as error:
+            self.moot[error.what] += 1
+            raise ConfigError(error.what) from None
 
     def with_rows(self, groups: tuple[Group, ...], **settings: Any) -> Config:
         """Resolve a configuration and put the release's sizes and the capacity of its rows into it.
