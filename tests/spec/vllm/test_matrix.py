@@ -57,7 +57,9 @@ def test_an_unknown_law_or_scope_is_named():
         matrix.chosen_laws(("PC-33",))
     with pytest.raises(UserError, match="no scope"):
         matrix.plan(Options(scope="fa4-m5"))
-    assert {law.id for law in matrix.chosen_laws(("HO", "PC-1"))} == {law.id for law in laws.ALL if law.id[:2] == "HO"} | {"PC-1"}
+    assert {law.id for law in matrix.chosen_laws(("HO", "PC-1"))} == {law.id for law in laws.ALL if law.id[:2] == "HO"} | {
+        "PC-1"
+    }
 
 
 def test_a_release_that_holds_and_one_that_does_not():
@@ -154,7 +156,10 @@ def test_a_report_has_a_page_a_script_and_the_recording(tmp_path):
     text = page.read_text()
     for part in ("# PC-3 does not hold on vLLM 2.0", "## Geometry", "## Operations", "## Expected and actual", "Law PC-3"):
         assert part in text
-    assert text.splitlines()[-1].strip() == f"kvproof conform vllm --version 2.0 --script {page.parent / 'PC-3.script.json'} --law PC-3"
+    assert (
+        text.splitlines()[-1].strip()
+        == f"kvproof conform vllm --version 2.0 --script {page.parent / 'PC-3.script.json'} --law PC-3"
+    )
     again = pages.write(table, tmp_path / "again", "--version 2.0")
     assert (again[0].parent / "PC-3.ndjson.gz").read_bytes() == (page.parent / "PC-3.ndjson.gz").read_bytes()
 
