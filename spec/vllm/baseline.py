@@ -40,8 +40,8 @@ class Condition(_Strict, frozen=True):
     """When a violation is declared. What is given must all be true.
 
     ``profile``: a field of the engine's profile and its value, ``name=value``, that bends the law (docs/laws.md); the model
-    under that profile must break the law in the same run, too. ``config``: fact of the configuration (`facts`) -> allowed values.
-    ``message``: a part of the evidence's sentence.
+    under that profile must break the law in the same run, too. ``config``: fact of the configuration (`facts`) -> allowed
+    values. ``message``: a part of the evidence's sentence.
     """
 
     profile: str | None = None

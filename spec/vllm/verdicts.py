@@ -1,7 +1,7 @@
 """What a release's runs say about every law, with the bounds of what was tried.
 
-A law *holds*, is *refuted*, or is *undetermined*. Of a law whose only violations are known ones it is said that they are *declared*
-(an entry of the baseline names them) or *bent* (a field of the followed profile explains them, and nothing names them yet).
+A law *holds*, is *refuted*, or is *undetermined*. Of a law whose only violations are known ones it is said that they are
+*declared* (an entry of the baseline names them) or *bent* (a field of the followed profile explains them, no entry names them).
 """
 
 from __future__ import annotations

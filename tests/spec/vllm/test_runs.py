@@ -73,8 +73,7 @@ def test_a_release_that_cannot_be_driven_at_all_is_told():
 def test_a_recording_that_cannot_be_read_is_a_problem_and_no_verdict():
     class Cut(Pretended):
         def run(self, config, script, **options):
-            for answer in list(super().run(config, script, **options))[:-5]:
-                yield answer
+            yield from list(super().run(config, script, **options))[:-5]
             yield {"end": {"steps": 1}}
 
     outcome = runs.play(Cut("holds"), CASE, laws.ALL)
@@ -92,5 +91,5 @@ def test_a_case_is_read_back_from_its_file(tmp_path):
 
 @pytest.mark.parametrize("data", [b"{}", b"no", b'{"format":"kv-trace","version":1,"scope":"x","config":{},"script":[]}'])
 def test_another_file_is_no_case(data):
-    with pytest.raises(UserError, match="case.json"):
+    with pytest.raises(UserError, match=r"case\.json"):
         runs.from_json(data, "case.json")
