@@ -15,6 +15,7 @@ from kvproof.core import actions as act
 from kvproof.core.actions import Action
 from kvproof.core.config import VLLM_0_33_0, Config, Profile
 from kvproof.core.errors import ConfigError, Refusal
+from kvproof.core.offload.state import Load, Stage, Store
 from kvproof.core.world import new_world
 from kvproof.spec.conformance import watching
 from kvproof.spec.conformance.adapter import AdapterError, Geometry, Shows
@@ -111,7 +112,7 @@ def follow(recording: Recording, laws: Sequence[Law], profile: Profile = VLLM_0_
     performer = Scheduler(driver, recording.config, recorded_samples(recording))
     _perform(performer, recording, outcome)
     _judge_events(driver, recording)
-    _judge_run(driver, recording, Playback(start, driver.moments), outcome)
+    _judge_run(driver, recording, Playback(start, [watching.completed(moment) for moment in driver.moments]), outcome)
     _judge_exception(driver, recording, outcome)
     _unbend(driver, recording)
     _collect(driver, recording, outcome)
@@ -339,11 +340,18 @@ def _attempted(performer: Scheduler, operation: Operation) -> Iterator[Action | 
     elif operation.op == "abort":
         yield act.Finish(driver.ids[args.request])
     elif operation.op == "complete_load":
+        yield from (act.RunLoad(event) for event in _not_copied(driver.host.loads))
         yield act.CompleteLoad(driver.ids[args.request])
     elif operation.op == "complete_store":
+        yield from (act.RunStore(event) for event in _not_copied(driver.host.stores) if event <= args.event)
         yield act.CompleteStore(args.event, args.acks)
     elif operation.op == "update" and not performer.awaited:
         yield "no step waits for its update"
     elif operation.op == "update":
         for request in performer.awaited[0].requests:
             yield act.Output(request, tuple(args.sampled.get(driver.name_of(request), ())))
+
+
+def _not_copied(transfers: Sequence[Load | Store]) -> list[int]:
+    """Return the events of transfers that were handed to the worker and whose bytes did not move yet, the oldest first."""
+    return sorted({transfer.event for transfer in transfers if transfer.stage is Stage.SUBMITTED})
