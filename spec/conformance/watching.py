@@ -72,7 +72,7 @@ def completed(moment: Moment) -> Moment:
         lost |= {entry[3] for entry in set(before.pool.entries) - set(after.pool.entries)}
         record = evolve(record, taken=tuple(sorted(lost)))
     if is_hidden(record.outcomes):
-        rows = () if dropped(before) == dropped(after) else before.plan.drained
+        rows = () if before.host is None or dropped(before) == dropped(after) else before.plan.drained
         record = evolve(record, outcomes=tuple((*row, "dropped_unknown") for row in rows))
     return moment if record is moment.record else evolve(moment, record=record)
 
