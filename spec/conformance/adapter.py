@@ -153,6 +153,9 @@ class State:
     """(source, destination) of the copies that the open plan has queued and not handed out."""
     handoffs: Sequence[tuple[int, int, int, int]] | None = None
     """(request, group, block, boundary) of the handoffs that wait to be handed out."""
+    deferred: Sequence[tuple[int, Sequence[int]]] | None = None
+    """(fence, blocks) of the frees that wait until as many steps are processed, oldest first; null entries count from the first
+    other one of a table."""
 
 
 @frozen(slots=True)

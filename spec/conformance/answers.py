@@ -59,12 +59,13 @@ def _drained(world: World, record: Record, changed: Mapping[str, object]) -> Wor
     return evolve(world, plan=evolve(plan, **parts)) if parts else world
 
 
-def group_of(world: World, block: int) -> int:
-    """Return the group in whose tables a block stands, 0 if in none."""
-    for request in world.requests:
-        for group, state in enumerate(request.groups):
-            if block in state.table:
-                return group
+def group_of(world: World, *blocks: int) -> int:
+    """Return the group in whose tables the first of these blocks stands that does in any, 0 if none does."""
+    for block in blocks:
+        for request in world.requests:
+            for group, state in enumerate(request.groups):
+                if block in state.table:
+                    return group
     return 0
 
 
@@ -81,7 +82,7 @@ def _built(world: World, record: Record) -> World:
             others = tuple(store for store in host.stores if store.event != built.event)
             host = evolve(host, stores=(*others, built), queued=(), next_store=max(host.next_store, built.event + 1))
     if record.load_event != NONE:
-        host = evolve(host, loads=tuple(_named(load, record) for load in host.loads))
+        host = evolve(host, loads=tuple(_told(_named(load, record), record) for load in host.loads))
         host = evolve(host, next_load=max(host.next_load, record.load_event + 1))
     return evolve(world, host=_noted(host, record), plan=plan)
 
@@ -90,6 +91,17 @@ def _named(load: Load, record: Record) -> Load:
     if load.request in record.load_requests and load.stage is Stage.WAITING:
         return evolve(load, event=record.load_event, stage=Stage.BUILT)
     return load
+
+
+def _told(load: Load, record: Record) -> Load:
+    """Return a load as the worker was told of it: a pair that is not in the metadata of its step is not copied."""
+    if load.event != record.load_event or load.request not in record.load_requests:
+        return load
+    told = set(zip(record.load_device, record.load_host, strict=False))
+    pairs = [pair for pair in zip(load.device, load.host, strict=False) if pair in told]
+    if len(pairs) == len(load.device):
+        return load
+    return evolve(load, device=tuple(device for device, _ in pairs), host=tuple(host for _, host in pairs))
 
 
 def _noted(host: Host, record: Record) -> Host:

@@ -7,10 +7,11 @@ from typing import Any
 
 from attrs import define, evolve
 
-from kvproof.core.offload.state import NONE, Counters, Host, Load, PendingHit, Queued, Stage, Store, Track
+from kvproof.core.offload.choosing import tracks_meta
+from kvproof.core.offload.state import NONE, Counters, Host, Load, Meta, PendingHit, Queued, Stage, Store, Track
 from kvproof.core.pool import NO_KEY, Pool
 from kvproof.core.prefixes import Prefixes
-from kvproof.core.world import GroupState, Phase, Request, Status, Worker, World
+from kvproof.core.world import DeferredFree, GroupState, Phase, Request, Status, Worker, World
 from kvproof.spec import ground, ground_host
 from kvproof.spec.conformance import answers
 from kvproof.spec.conformance.adapter import HostState, Pin, PoolState, RequestState, State, Transfer
@@ -30,11 +31,13 @@ class Overriding:
 
     reader: Reader
 
-    def state(self, world: World, shown: State, noting: Noting, before: Host | None = None) -> World:
-        """Return a world with everything that is shown in place; ``before`` is the host side before the action."""
+    def state(self, world: World, shown: State, noting: Noting, start: World | None = None) -> World:
+        """Return a world with everything that is shown in place; ``start`` is the one before the action."""
+        before = None if start is None else start.host
         world = self.requests(world, shown.requests, noting)
         world = self.plan(world, shown, noting)
-        pool, table = self.pool(world.pool, world.prefixes, shown.device, self.reader.device, "device", noting)
+        was = world.pool if start is None else start.pool
+        pool, table = self.pool(world.pool, world.prefixes, shown.device, self.reader.device, "device", noting, was)
         if pool is not world.pool or table is not world.prefixes:
             world = evolve(world, pool=pool, prefixes=table)
         if shown.rows is not None:
@@ -46,9 +49,11 @@ class Overriding:
     # --- pools --------------------------------------------------------------------------------------------------------
 
     def pool(
-        self, pool: Pool, table: Prefixes, shown: PoolState, blocks: Blocks, tier: str, noting: Noting
+        self, pool: Pool, table: Prefixes, shown: PoolState, blocks: Blocks, tier: str, noting: Noting, was: Pool
     ) -> tuple[Pool, Prefixes]:
-        """Return a tier's pool with the parts that are shown in place, and the prefix table with the nodes of its keys."""
+        """Return a tier's pool with the parts that are shown in place, and the prefix table with the nodes of its keys; ``was``
+        is the pool before the action.
+        """
         if shown.references is not None:
             ref = self.reader.references(blocks, shown.references)
             if noting.differs(f"{tier} references", pool.ref, ref):
@@ -60,26 +65,39 @@ class Overriding:
         if shown.keys is not None:
             table, rows = self.reader.keys(blocks, shown.keys, table)
             if noting.differs(f"{tier} keys", key_rows(pool), rows):
-                pool = with_keys(pool, table, rows)
+                pool = with_keys(pool, table, rows, was)
         return pool, table
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def plan(self, world: World, shown: State, noting: Noting) -> World:
-        """Return a world in which what waits for the next drain is what is shown; it is shown group by group, in no other order."""
+        """Return a world in which what waits for the next drain is what is shown; it is shown group by group."""
         plan = world.plan
         if shown.copies is not None and world.phase in (Phase.PLAN_RUNNING, Phase.PLAN_WAITING):
             here = self.reader.device.inward
             pairs = [(here(source), here(destination)) for source, destination in shown.copies]
             if noting.differs("queued copies", sorted(copy[1:] for copy in plan.copies), sorted(pairs)):
                 group = {copy[1:]: copy[0] for copy in plan.copies}
-                copies = tuple((group.get(pair, answers.group_of(world, pair[1])), *pair) for pair in pairs)
+                copies = tuple((group.get(pair, answers.group_of(world, pair[1], pair[0])), *pair) for pair in pairs)
                 plan = evolve(plan, copies=copies)
+        if shown.deferred is not None:
+            world = self.deferred(world, shown.deferred, noting)
         if shown.handoffs is not None:
             rows = tuple((request, group, self.reader.device.inward(block), at) for request, group, block, at in shown.handoffs)
             if noting.differs("waiting handoffs", sorted(plan.handoffs), sorted(rows)):
                 plan = evolve(plan, handoffs=rows)
         return world if plan is world.plan else evolve(world, plan=plan)
+
+    def deferred(self, world: World, shown: Sequence[tuple[int, Sequence[int]]], noting: Noting) -> World:
+        """Return a world in which those blocks wait to be freed that are shown to; which table each was in is not shown."""
+        frees = tuple((fence, self.reader.device.all_inward(blocks)) for fence, blocks in shown)
+        expected = tuple(
+            (free.fence, tuple(block for table in free.tables for block in without_head(table))) for free in world.deferred
+        )
+        if not noting.differs("deferred frees", expected, frees):
+            return world
+        known = dict(zip(expected, world.deferred, strict=True))
+        return evolve(world, deferred=tuple(known.get(row, DeferredFree(row[0], (row[1],))) for row in frees))
 
     def requests(self, world: World, shown: Mapping[int, RequestState] | None, noting: Noting) -> World:
         """Return a world whose live requests are as they are shown; who lives follows from the actions."""
@@ -140,7 +158,7 @@ class Overriding:
 
     def host(self, world: World, host: Host, shown: HostState, noting: Noting, before: Host) -> World:
         """Return a world whose host side is as it is shown."""
-        pool, table = self.pool(host.pool, world.prefixes, shown.pool, self.reader.host, "host", noting)
+        pool, table = self.pool(host.pool, world.prefixes, shown.pool, self.reader.host, "host", noting, before.pool)
         changes: dict[str, Any] = {}
         if pool is not host.pool:
             changes["pool"] = pool
@@ -212,8 +230,9 @@ class Overriding:
         stores = []
         for said in shown:
             device, blocks = self._lists(said)
-            store = known.get(said.event) or Store(said.event, device, blocks, None)
-            stores.append(evolve(store, device=device, host=blocks, acks=said.acks))
+            store = known.get(said.event) or Store(said.event, (), (), () if tracks_meta(self.reader.config) else None)
+            meta = rearranged(store.meta, store.device, device)
+            stores.append(evolve(store, device=device, host=blocks, meta=meta, acks=said.acks))
         return tuple(stores)
 
     def _queued(self, host: Host, shown: Sequence[Transfer] | None) -> tuple[Queued, ...] | None:
@@ -222,7 +241,9 @@ class Overriding:
         queued = []
         for at, said in enumerate(shown):
             device, blocks = self._lists(said)
-            meta = host.queued[at].meta if at < len(host.queued) else None
+            known = host.queued[at] if at < len(host.queued) else None
+            meta = () if known is None and tracks_meta(self.reader.config) else None if known is None else known.meta
+            meta = rearranged(meta, () if known is None else known.device, device)
             queued.append(Queued(device, blocks, meta))
         return tuple(queued)
 
@@ -256,10 +277,12 @@ def key_rows(pool: Pool) -> tuple[KeyRow, ...]:
     )
 
 
-def with_keys(pool: Pool, table: Prefixes, rows: Sequence[KeyRow]) -> Pool:
-    """Return a pool with exactly these keys; an entry that was there keeps its place in the order of insertion if it can."""
+def with_keys(pool: Pool, table: Prefixes, rows: Sequence[KeyRow], was: Pool) -> Pool:
+    """Return a pool with exactly these keys; an entry that was there before the action, or was predicted, keeps its place in
+    the order of insertion if it can.
+    """
     count = len(pool.ref)
-    known = {(node, group, block): seq for node, group, seq, block in pool.entries}
+    known = {(node, group, block): seq for entries in (pool.entries, was.entries) for node, group, seq, block in entries}
     node_of, group_of, tokens_of = [NO_KEY] * count, [NO_KEY] * count, [NO_KEY] * count
     entries, seq, last, before = [], pool.next_seq, (NO_KEY, NO_KEY), NO_KEY
     for node, group, block, primary in rows:
@@ -289,6 +312,20 @@ def padded(tables: Lists, request: Request) -> Lists:
     return (*tables, *((),) * len(request.groups))[: len(request.groups)]
 
 
+def rearranged(meta: tuple[Meta, ...] | None, was: tuple[int, ...], blocks: tuple[int, ...]) -> tuple[Meta, ...] | None:
+    """Return what the events of these blocks will say, as far as it is known of each; what is not known says nothing."""
+    if meta is None or was == blocks:
+        return meta
+    known = dict(zip(was, meta, strict=False))
+    return tuple(known.get(block, ()) for block in blocks)
+
+
+def without_head(table: Sequence[int]) -> Sequence[int]:
+    """Return a table without the null entries that it begins with: those are not held back."""
+    head = next((at for at, block in enumerate(table) if block != ground.NULL), len(table))
+    return table[head:]
+
+
 def with_table(state: GroupState, table: tuple[int, ...]) -> GroupState:
     """Return what a request holds in a group with another table; no more of it counts as registered than there is."""
     if table == state.table:
@@ -308,6 +345,11 @@ def recounted(world: World, device: bool, host: bool) -> World:
 
 def _counted(pool: Pool, ref: tuple[int, ...]) -> Pool:
     return pool if ref == pool.ref else evolve(pool, ref=ref)
+
+
+def reordered(pool: Pool, free: tuple[int, ...]) -> Pool:
+    """Return a pool with another order of its free queue, the same one if that has other blocks."""
+    return evolve(pool, free=free) if free != pool.free and sorted(free) == sorted(pool.free) else pool
 
 
 def requeued(pool: Pool) -> Pool:

@@ -150,8 +150,24 @@ def taken_instead(moment: Moment, action: Allocate, hints: Hints) -> tuple[int, 
         used = set(instead.values())
         held = [block for block in moment.before.pool.free if hints.references[block] and block not in used]
         instead.update(zip(unknown, held, strict=False))
-    wanted = tuple(instead.get(block, block) for block in record.taken)
-    return () if wanted == record.taken or len(set(wanted)) < len(wanted) else wanted
+    wanted = distinct(record.taken, instead)
+    return () if wanted == record.taken else wanted
+
+
+def distinct(taken: tuple[int, ...], instead: Mapping[int, int]) -> tuple[int, ...]:
+    """Return what to take instead, no block twice: where the implementation took fewer blocks, the others take what is left."""
+    used = {instead[block] for block in taken if block in instead}
+    left = [block for block in taken if block not in used]
+    wanted, given = [], set[int]()
+    for block in taken:
+        other = instead.get(block)
+        if other is None or other in given:
+            other = block if block in left else left[0] if left else block
+        if other in left:
+            left.remove(other)
+        given.add(other)
+        wanted.append(other)
+    return tuple(wanted) if len(given) == len(wanted) else taken
 
 
 def _pair(instead: dict[int, int], mine: Lists, theirs: Lists) -> None:

@@ -7,23 +7,26 @@ difference from the model is no violation by itself: the laws look at what was o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 from attrs import define, evolve, field, fields_dict, frozen
 
 from kvproof.core import actions as act
 from kvproof.core import allocation
 from kvproof.core import config as configs
+from kvproof.core import requests as lives
 from kvproof.core.actions import Action
 from kvproof.core.config import Config, Profile
 from kvproof.core.errors import ContractBroken, Refusal
+from kvproof.core.offload import choosing
 from kvproof.core.records import Record
 from kvproof.core.world import Phase, Status, World, new_world
 from kvproof.spec import ground
 from kvproof.spec.conformance import answers, override, predict
 from kvproof.spec.conformance.adapter import AdapterError, HostState, Observation, PoolState, Shows, State
 from kvproof.spec.conformance.differences import Difference, Noting
-from kvproof.spec.conformance.masks import FIELDS, REQUIRED, Mask
+from kvproof.spec.conformance.hidden import Hidden, is_hidden
+from kvproof.spec.conformance.masks import FIELDS, LOST, PLAN, REQUIRED, Mask
 from kvproof.spec.conformance.override import Overriding
 from kvproof.spec.conformance.reading import Lists, Reader
 from kvproof.spec.laws.base import Moment
@@ -43,14 +46,16 @@ PHASES: dict[type[Action], Phase] = {
 
 @frozen(slots=True)
 class Seen:
-    """One action of an implementation: the moment for the laws, what the model had predicted otherwise, what makes
-    following it unsure, in words, and its record with nothing hidden (None: refused).
+    """One action of an implementation: the moment for the laws, what the model had predicted otherwise, and what makes
+    following it unsure, in words.
+
+    ``followed`` is the same moment with nothing hidden: of the world that the shadow goes on with, for who drives the adapter.
     """
 
     moment: Moment
+    followed: Moment
     differences: tuple[Difference, ...] = ()
     problems: tuple[str, ...] = ()
-    record: Record | None = None
 
 
 @define(slots=True)
@@ -103,25 +108,30 @@ class Shadow:
             self._check(action, observation)
         noting, problems = Noting(), []
         predicted = self._predict(action, observation)
-        refusal = _refusal(predicted, observation)
+        refusal = _refusal(action, predicted, observation, self.shows)
         start = predicted.after
         if observation.refusal is None and predicted.refusal is not None:
             noting.differs("refusal", predicted.refusal.message, None)
             problems.append(f"the model refuses it: {predicted.refusal.message}")
-            start = carried_on(self.world, action)
+            if isinstance(action, act.Allocate) and admitted_by(self.world, action, observation) is False:
+                start = evolve(self.world, hit=None)
+            else:
+                start = carried_on(self.world, action)
+                self._lose(action)
         elif observation.refusal is not None and predicted.refusal is None:
             noting.differs("refusal", None, observation.refusal)
             start = self.world
         elif isinstance(action, act.Allocate):
             start = self._decided(action, predicted, observation)
         followed, judged = self._states(start, observation.state, noting)
-        record, masked = None, None
+        whole = shown = None
         if refusal is None:
-            followed, judged, record, left_out = self._answer(action, predicted, observation, followed, judged, noting)
-            masked = self.mask.record(action, record, left_out)
-        moment = self._masked(action, masked, refusal, judged)
+            followed, judged, whole, shown = self._answer(action, predicted, observation, followed, judged, noting)
+        moment = self._masked(action, shown, refusal, judged)
+        told = predicted.refusal if is_hidden(refusal) else refusal
+        complete = Moment(self.world, action, whole, told, followed)
         self.world = followed
-        return Seen(moment, tuple(noting.found), tuple(problems), record)
+        return Seen(moment, complete, tuple(noting.found), tuple(problems))
 
     # --- prediction ---------------------------------------------------------------------------------------------------
 
@@ -144,10 +154,16 @@ class Shadow:
     def _decided(self, action: act.Allocate, predicted: Moment, observation: Observation) -> World:
         """Return the world after an allocation that the implementation admitted or not, whatever the model would have done."""
         record = predicted.record
-        admitted = admitted_by(action, observation)
+        admitted = admitted_by(self.world, action, observation)
         if record is None or admitted is None or admitted == record.admitted:
             return predicted.after
-        return carried_on(self.world, action) if admitted else evolve(self.world, hit=None)
+        if not admitted:
+            return evolve(self.world, hit=None)
+        self._lose(action)
+        return carried_on(self.world, action)
+
+    def _lose(self, action: Action) -> None:
+        self.mask = evolve(self.mask, lost=self.mask.lost | LOST.get(type(action), frozenset()))
 
     # --- what is shown ------------------------------------------------------------------------------------------------
 
@@ -157,9 +173,9 @@ class Shadow:
         lacking = Shows.TABLES not in self.shows
         transfers = world.host is not None and Shows.TRANSFERS not in self.shows
         if not lacking and not transfers:
-            followed = self._repaired(self._overriding.state(world, shown, noting, self.world.host), noting)
+            followed = self._repaired(self._overriding.state(world, shown, noting, self.world), noting)
             return followed, followed
-        judged = self._overriding.state(world, shown, noting, self.world.host)
+        judged = self._overriding.state(world, shown, noting, self.world)
         kept = shown
         if lacking:
             kept = evolve(kept, device=PoolState(), rows=None)
@@ -167,7 +183,7 @@ class Shadow:
             kept = evolve(kept, host=evolve(kept.host, pool=PoolState()))
         quiet = Noting()
         world = evolve(world, prefixes=judged.prefixes) if judged.prefixes is not world.prefixes else world
-        return self._repaired(self._overriding.state(world, kept, quiet, self.world.host), quiet), judged
+        return self._repaired(self._overriding.state(world, kept, quiet, self.world), quiet), judged
 
     def _declared(self, shown: State) -> State:
         """Return a state without what no declared capability shows."""
@@ -218,10 +234,8 @@ class Shadow:
 
     def _answer(
         self, action: Action, predicted: Moment, observation: Observation, followed: World, judged: World, noting: Noting
-    ) -> tuple[World, World, Record, list[str]]:
-        """Return the worlds and the record with what the implementation answered in place, and the fields that it left out where
-        their prediction is not sure.
-        """
+    ) -> tuple[World, World, Record, Record]:
+        """Return the worlds and the record with what the implementation answered in place, and the record as laws see it."""
         same = followed is judged
         table, result = self.reader.result(
             self._result(action, observation), judged.prefixes, isinstance(action, act.LookupExternal)
@@ -233,12 +247,16 @@ class Shadow:
         changed = {name: value for name, value in result.items() if noting.differs(name, getattr(record, name), value)}
         sure = not noting.found and not self.mask.derived()
         left_out = [] if sure else [name for name in self._left_out(action) if name not in result]
+        if "store_device" in changed and "store_meta" not in result:
+            # what the events will say of a block that the model did not choose is not known
+            meta = record.store_meta or (() if choosing.tracks_meta(self.config) and changed["store_device"] else None)
+            changed["store_meta"] = override.rearranged(meta, record.store_device, changed["store_device"])
         if changed:
             record = evolve(record, **changed)
             now = answers.taken_in(judged, action, record, changed)
             followed = now if same else answers.taken_in(followed, action, record, changed)
             judged = now
-        return followed, judged, record, left_out
+        return followed, judged, record, self.mask.record(action, record, left_out)
 
     def _result(self, action: Action, observation: Observation) -> dict[str, object]:
         """Return the fields of an answer that a declared capability shows, or that every adapter may show."""
@@ -261,17 +279,29 @@ class Shadow:
 
     def _masked(self, action: Action, record: Record | None, refusal: Refusal | None, after: World) -> Moment:
         before = self._judged
+        if PLAN in self.mask.lost and isinstance(action, act.Drain) and refusal is None:
+            self.mask = evolve(self.mask, lost=self.mask.lost - {PLAN})
         self._judged = self.mask.world(after)
         return Moment(before, action, record, refusal, self._judged)
+
+    def _queued_as(self, shown: State) -> World:
+        """Return the new world with its free queues in the order in which the implementation begins: any order will do."""
+        world, reader = self.world, self.reader
+        if Shows.FREE_QUEUE in self.shows and shown.device.free is not None:
+            world = evolve(world, pool=override.reordered(world.pool, reader.free(reader.device, shown.device.free)))
+        if world.host is not None and Shows.HOST in self.shows and shown.host is not None and shown.host.pool.free is not None:
+            pool = override.reordered(world.host.pool, reader.free(reader.host, shown.host.pool.free))
+            world = evolve(world, host=evolve(world.host, pool=pool))
+        return world
 
     def _check(self, action: Action, observation: Observation) -> None:
         """Check that what is declared is shown. Raises AdapterError."""
         if not self._looked:
             self._looked = True
             absent = _absent(self.config, self.shows, observation.state.host)
-            if absent:
-                self.mask = Mask.of(self.config, self.shows, absent)
-                self._judged = self.mask.world(self.world)
+            self.mask = Mask.of(self.config, self.shows, absent)
+            self.world = self._queued_as(observation.state)
+            self._judged = self.mask.world(self.world)
         for capability, is_there in DECLARED.items():
             if capability in self.shows and not is_there(observation.state, self.config):
                 raise AdapterError(
@@ -329,22 +359,28 @@ def _absent(config: Config, shows: frozenset[Shows], host: HostState | None) -> 
     return [name for capability, name, part in parts if capability in shows and part is None]
 
 
-def _refusal(predicted: Moment, observation: Observation) -> Refusal | None:
+def _refusal(action: Action, predicted: Moment, observation: Observation, shows: frozenset[Shows]) -> Refusal | None:
     """Return the refusal of the moment: the model's where both refuse; an unexpected one is a broken contract (LV-9)."""
     if observation.refusal is None:
         return None
     if predicted.refusal is not None:
+        if isinstance(action, act.Allocate) and Shows.HITS not in shows:
+            # The model may refuse it for a hit that it guessed; why the implementation does, nobody knows.
+            return cast(Refusal, Hidden(Shows.HITS.value))
         return predicted.refusal
     return ContractBroken(f"the implementation does not perform it: {observation.refusal}")
 
 
-def admitted_by(action: act.Allocate, observation: Observation) -> bool | None:
-    """Tell whether an implementation admitted an allocation, by its answer or the request's status; None if it does not say."""
+def admitted_by(world: World, action: act.Allocate, observation: Observation) -> bool | None:
+    """Tell whether an implementation admitted an allocation, None if it does not say.
+
+    Its answer tells, or, for a request that did not run before, the status afterwards.
+    """
     answer = observation.result.get("admitted")
     if answer is not None:
         return bool(answer)
-    said = (observation.state.requests or {}).get(action.request)
-    if said is None or said.status is None or said.computed is None:
+    said, before = (observation.state.requests or {}).get(action.request), ground.request_of(world, action.request)
+    if said is None or said.status is None or before is None or before.status is Status.RUNNING:
         return None
     return said.status == ("loading" if action.load else "running")
 
@@ -357,6 +393,8 @@ def carried_on(world: World, action: Action) -> World:
         return evolve(world, requests=tuple(live for live in world.requests if live.request != action.request), hit=None)
     if isinstance(action, act.Execute):
         return _executed(world)
+    if isinstance(action, act.Preempt | act.Withdraw):
+        return _preempted(world, action)
     request = ground.request_of(world, action.request) if isinstance(action, act.Allocate) else None
     if request is None or not isinstance(action, act.Allocate):
         return world
@@ -382,3 +420,15 @@ def _executed(world: World) -> World:
         return world
     step = evolve(world.steps[at], part=world.steps[at].part + 1)
     return evolve(world, steps=(*world.steps[:at], step, *world.steps[at + 1 :]))
+
+
+def _preempted(world: World, action: act.Preempt | act.Withdraw) -> World:
+    """Return a world in which a request is preempted although the model would preempt another one, as far as that is possible."""
+    request = ground.request_of(world, action.request)
+    if request is None:
+        return world
+    step = lives.withdraw if isinstance(action, act.Withdraw) else lives.preempt
+    try:
+        return step(world, request, action.drop_stale)[0]
+    except Refusal:
+        return world

@@ -146,6 +146,8 @@ def _scanned_entries(moment: Moment) -> Findings:
         now = ground_host.track_of(host, entry.request)
         if request is None or was is None or now is None:
             continue
+        if entry.fresh and any(was.cursors):
+            continue  # when the cursors of a preempted request go back is not what this is about
         confirmed = min(request.computed - request.placeholders, request.num_tokens)
         for group in ground_host.stable_groups(world.config):
             judged = True

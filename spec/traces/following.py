@@ -53,9 +53,13 @@ class Following(Driver):
     noted: list[Noted] = field(factory=list)
     counts: Counter[str] = field(factory=Counter)
     moments: list[Moment] = field(factory=list)
+    announced: set[int] = field(factory=set)
+    """Operations that handed out other events than the model announced, or changed other keys than it did."""
 
     def differ(self, what: str, predicted: object, observed: object, action: str = "") -> None:
         """Note a difference."""
+        if what in ("events", "device keys", "host keys"):
+            self.announced.add(self.index)
         noted = Noted(self.index, action, what, predicted, observed)
         self.counts[noted.kind] += 1
         if len(self.noted) < self.most_noted:
@@ -98,7 +102,7 @@ class Following(Driver):
         for problem in seen.problems:
             self.differ(problem, None, None, name)
         self.world = self.oracle.shadow.world
-        record = seen.record
+        record = seen.followed.record
         if record is None:
             raise Diverged("refusal", f"{action}: {seen.moment.refusal}", "the engine did it", refused=True)
         for event in record.events:
@@ -132,6 +136,7 @@ class Following(Driver):
             host=self.host_state(recorded, parts) if recorded.host is not None else None,
             copies=[(source, destination) for source, destination in recorded.step["copies"]] if "plan" in parts else None,
             handoffs=self.handoffs(recorded) if "plan" in parts else None,
+            deferred=recorded.step["deferred_frees"] if "references" in parts else None,
         )
 
     def handoffs(self, recorded: RecordedState) -> list[tuple[int, int, int, int]]:

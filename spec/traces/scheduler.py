@@ -64,7 +64,8 @@ class Scheduler:
     ``sampled`` are the tokens of every recorded update, by the step and the request: which drafts a chunk had, for followers.
     ``most`` are the tokens that a request may sample, ``drafts`` those proposed for its next chunk, ``running`` the running
     requests in the order of their admission, ``owed`` the calls that have to follow in the operation being performed,
-    ``inside`` and ``end`` the recorded states after its calls and after itself, ``place`` the call that is performed.
+    ``inside`` and ``end`` the recorded states after its calls and after itself, ``place`` the call that is performed, ``known``
+    the last state of which it is known that it still holds.
     """
 
     driver: Driver
@@ -83,6 +84,7 @@ class Scheduler:
     starts: dict[str, int] = field(factory=dict)
     inside: tuple[RecordedState | None, ...] = ()
     end: After | None = None
+    known: RecordedState | None = None
     place: int = 0
 
     def perform(
@@ -92,6 +94,7 @@ class Scheduler:
         handler = _OPERATIONS.get(operation.op)
         if handler is None:
             raise Diverged("operation", "an operation the model covers", operation.op)
+        self.known = None if self.end is None else self.end.state
         self.inside, self.end, self.place = inside, None if end is None else After(end), 0
         with self.driver.tolerated():
             handler(self, operation)
@@ -112,14 +115,16 @@ class Scheduler:
     def after_calls_of(self, name: str, ops: Sequence[str], operation: Operation) -> After | None:
         """Return the recorded state after the last call of these names for a request; None if there is none.
 
-        Outside a step it says who holds what, and not how far requests are: until the next call others go on.
+        Outside a step it says who holds what, and not how far requests are: until the next call others go on. Without a call
+        for the request its tables and keys are as in the last state that is known (what was held back may be freed).
         """
-        states = [
-            state
-            for call, state in zip(operation.calls, self.inside, strict=False)
-            if call.op in ops and call.args.request == name
-        ]
-        return After(states[-1], HELD) if states and states[-1] is not None else None
+        calls = operation.calls
+        own = [at for at, call in enumerate(calls) if call.op in ops and call.args.request == name]
+        if own:
+            # Before the next request's tables are offered, blocks behind its windows are freed.
+            mixed = own[-1] + 1 < len(calls) and calls[own[-1] + 1].op == "finish_hook" and "finish_hook" in ops
+            self.known = self.inside[own[-1]] if own[-1] < len(self.inside) and not mixed else None
+        return None if self.known is None else After(self.known, HELD if own else DRAINED)
 
     def end_with(self, parts: frozenset[str]) -> After | None:
         """Return the parts of the state after the operation that hold already, None if it was not recorded."""
@@ -480,8 +485,12 @@ def _lookup_external(scheduler: Scheduler, call: Call, operation: Operation) -> 
         driver.equal("lookup_external.from", hit.local - hit.local % driver.config.scheduler_block_size, args.start)
     if driver.config.connectors and driver.config.offload is None:
         return  # what a connector claims that supplies tokens at once is an argument of the allocation
-    shown = {"external": call.result.external}
-    record = driver.act(act.LookupExternal(request, args.start), shown, scheduler.after_call(operation))
+    after, shown = scheduler.after_call(operation), {"external": call.result.external}
+    if after is not None and after.state.transfers is not None:
+        pin = after.state.transfers["pending_hits"].get(args.request)
+        if pin is not None and call.result.external:
+            shown["lists"] = tuple(tuple(blocks) for blocks in pin["blocks"])
+    record = driver.act(act.LookupExternal(request, args.start), shown, after)
     driver.equal("lookup_external.external", record.external, call.result.external)
     driver.equal("lookup_external.async", record.external > 0, call.result.asynchronous)
 

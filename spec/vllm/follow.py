@@ -9,18 +9,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from kvproof.core import actions as act
 from kvproof.core.actions import Action
 from kvproof.core.config import VLLM_0_33_0, Config, Profile
 from kvproof.core.errors import ConfigError, Refusal
+from kvproof.core.world import new_world
 from kvproof.spec.conformance import watching
 from kvproof.spec.conformance.adapter import AdapterError, Geometry, Shows
 from kvproof.spec.conformance.hidden import NotShown
 from kvproof.spec.conformance.oracle import Oracle
 from kvproof.spec.conformance.watching import Playback
+from kvproof.spec.engines import twins
 from kvproof.spec.judge import Judge, Violation, attempt, describe_crash, is_internal
+from kvproof.spec.laws import events
 from kvproof.spec.laws.base import Evidence, Law
 from kvproof.spec.traces import project
 from kvproof.spec.traces.errors import ReplayError
@@ -28,6 +31,7 @@ from kvproof.spec.traces.following import Following, Noted
 from kvproof.spec.traces.format import Config as RecordedConfig
 from kvproof.spec.traces.read import Operation, Recording
 from kvproof.spec.traces.scheduler import Scheduler, recorded_samples
+from kvproof.spec.vllm import windows
 
 SHOWN = frozenset(Shows) - {Shows.ROWS, Shows.EVENTS}
 """What a recording of a scheduler shows; cache events only where they are on."""
@@ -106,8 +110,10 @@ def follow(recording: Recording, laws: Sequence[Law], profile: Profile = VLLM_0_
     outcome = Followed(recording.name, config)
     performer = Scheduler(driver, recording.config, recorded_samples(recording))
     _perform(performer, recording, outcome)
+    _judge_events(driver, recording)
     _judge_run(driver, recording, Playback(start, driver.moments), outcome)
     _judge_exception(driver, recording, outcome)
+    _unbend(driver, recording)
     _collect(driver, recording, outcome)
     return outcome
 
@@ -143,6 +149,35 @@ def _perform(performer: Scheduler, recording: Recording, outcome: Followed) -> N
         outcome.operations += 1
 
 
+def _unbend(driver: Following, recording: Recording) -> None:
+    """Take back that a profile explains a violation, where the model under that profile does not break the law in the same run.
+
+    A field of the profile that bends a law says how one release breaks it; another one may break it in its own way.
+    """
+    oracle = driver.oracle
+    bent = [finding for finding in oracle.findings() if any(violation.bent for violation in finding.violations)]
+    if not bent or not driver.counts:
+        return
+    moments = list(twins.moments(driver.config, driver.actions))
+    judge = Judge([finding.law for finding in bent])
+    broken = {found.law for at, moment in enumerate(moments) for found in judge.moment(moment, at)}
+    run = Playback(new_world(driver.config), moments)
+    for finding in bent:
+        if finding.law.id in broken or _broken_by(finding.law, driver.config, run, at_rest(recording)):
+            continue
+        finding.violations[:] = [evolve(violation, bent=False) for violation in finding.violations]
+
+
+def _broken_by(law: Law, config: Config, run: Playback, rest: bool) -> bool:
+    """Tell whether the model's own run breaks a law of whole runs."""
+    if law.check_run is None and law.check_end is None:
+        return False
+    try:
+        return bool(watching.judge_run(law, config, run, rest))
+    except Exception:  # the run led to a state of which the law makes no sense, so it says nothing
+        return False
+
+
 def _collect(driver: Following, recording: Recording, outcome: Followed) -> None:
     """Put together what the oracle found, and in which operations."""
     ops = [operation.op for operation in recording.operations]
@@ -161,6 +196,31 @@ def _collect(driver: Following, recording: Recording, outcome: Followed) -> None
     outcome.actions, outcome.declared = driver.actions, driver.met
 
 
+# --- events ---------------------------------------------------------------------------------------------------------------
+
+
+def _judge_events(driver: Following, recording: Recording) -> None:
+    """Where other events were handed out than the model announced, judge their sum in place of every action's."""
+    oracle = driver.oracle
+    known = {law.id: oracle.finding(law.id) for law in oracle.laws if law.id in EVENT_LAWS}
+    if not driver.config.events or not driver.announced or not known:
+        return
+    for window in windows.windows(recording):
+        within = range(window.first, window.last + 1)
+        if not driver.announced.intersection(within):
+            continue
+        for finding in known.values():
+            kept = [found for found in finding.violations if driver.places[found.position] not in within]
+            finding.violations[:] = kept
+            finding.hidden[windows.HIDDEN] += 1
+        if windows.SUM in known:
+            last = max((at for at, place in enumerate(driver.places) if place in within), default=-1)
+            oracle.add(windows.SUM, windows.replayed(window), last)
+
+
+EVENT_LAWS = frozenset(law.id for law in events.LAWS)
+
+
 # --- whole runs -----------------------------------------------------------------------------------------------------------
 
 
@@ -170,6 +230,9 @@ def _judge_run(driver: Following, recording: Recording, run: Playback, outcome: 
     rest = not outcome.ended and outcome.raised is None and at_rest(recording)
     for law in oracle.laws:
         if law.check_run is None and law.check_end is None:
+            continue
+        if law.id in EVENT_LAWS and driver.config.events and driver.announced:
+            oracle.finding(law.id).hidden[windows.HIDDEN] += 1
             continue
         try:
             findings = watching.judge_run(law, driver.config, run, rest)

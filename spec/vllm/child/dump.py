@@ -101,6 +101,10 @@ def host_side(connector: Any) -> Any:
     return None
 
 
+NEVER = 1 << 31
+"""The fence of blocks that are held beside the tables until their request is freed."""
+
+
 class Reader:
     """Reads the state of one scheduler. ``external_from`` are the starts of the last lookups of the host tier, by request."""
 
@@ -202,6 +206,8 @@ class Reader:
             for name, group, block, boundary in getattr(manager, attribute, ())
         ]
         frees = [[fence, [block.block_id for block in blocks]] for fence, blocks in self.scheduler.deferred_frees]
+        pins = getattr(self.manager, "_partial_tail_pins", {})
+        frees += [[NEVER, [block.block_id for block in blocks]] for _, blocks in sorted(pins.items())]
         return {"copies": copies, "handoffs": handoffs, "deferred_frees": frees}
 
     def counters(self) -> dict[str, int] | None:
