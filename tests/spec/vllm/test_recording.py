@@ -64,6 +64,18 @@ class TestABlockOfCode:
         assert (module.Scheduler.__init__, module.AsyncScheduler.__init__) == constructors
         assert len(names(tmp_path)) == 1
 
+    def test_an_import_that_fails_is_tried_again(self, tmp_path):
+        folder = tmp_path / "broken" / "vllm" / "v1" / "core" / "sched"
+        folder.mkdir(parents=True)
+        (folder / "scheduler.py").write_text("raise ImportError('not yet')\n")
+        with toys.toy_on_path(tmp_path / "broken"), recording(tmp_path / "out") as session:
+            with pytest.raises(ImportError, match="not yet"):
+                importlib.import_module(toys.MODULE)
+            (folder / "scheduler.py").write_text("Scheduler = 'no class'  # but there\n")
+            importlib.invalidate_caches()
+            importlib.import_module(toys.MODULE)
+        assert session.problems == [f"nothing was recorded: {toys.MODULE} has no class Scheduler"]
+
     def test_a_block_that_never_imports_it_leaves_nothing_behind(self, toy_path, tmp_path):
         before = list(sys.meta_path)
         with recording(tmp_path) as session:
