@@ -15,7 +15,6 @@ from rich.table import Table
 
 from kvproof.core.config import PROFILES
 from kvproof.spec import laws as all_laws
-from kvproof.spec.commands import following as following_command
 from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.progress import Shown
 from kvproof.spec.traces import archive, project, read
@@ -24,6 +23,7 @@ from kvproof.spec.traces.declared import DECLARED
 from kvproof.spec.traces.read import Recording
 from kvproof.spec.traces.replay import Divergence, Raised
 from kvproof.spec.traces.summary import BaselineEntry, Summary
+from kvproof.spec.vllm import followed
 
 FILE_ENDINGS = (".gz", ".ndjson", ".json")
 RECORDING_ENDINGS = (".ndjson", ".ndjson.gz")
@@ -108,12 +108,12 @@ def _follow(
     if not traces:
         chosen = [recording for recording in chosen if recording.header.engine.level == "scheduler"]
     with Shown("follow", len(chosen), quiet=as_json) as shown:
-        total = following_command.follow_all(_shown(chosen, shown), declared, profile)
+        total = followed.follow_all(_shown(chosen, shown), declared, profile)
     _refuse_stale(baseline, [entry for entry in declared if entry in total.seen and entry not in total.used])
     verdict = total.verdict
     if verdict is ExitCode.HOLDS and traces and total.not_covered:
         verdict = ExitCode.UNDETERMINED
-    following_command.show(total, verdict, as_json, _options(True, baseline, profile))
+    followed.show(total, verdict, as_json, _options(True, baseline, profile))
     return verdict
 
 
