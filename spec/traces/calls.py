@@ -138,6 +138,9 @@ def _recorded_drafts(scheduler: Scheduler, operation: Operation, name: str, most
     result = operation.result
     count = result.drafts.get(name, 0) if name in result.scheduled else max(most, 0)
     accepted = tuple(scheduler.sampled.get((operation.index, name), ())[:-1][:count])
+    proposed = tuple(scheduler.drafts.get(name, ()))[:count]
+    if len(proposed) == count and proposed[: len(accepted)] == accepted:
+        return proposed
     return (*accepted, *(NO_TOKEN,) * (count - len(accepted)))
 
 

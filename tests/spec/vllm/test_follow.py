@@ -44,13 +44,13 @@ def recording_of(lines: Lines) -> Recording:
 
 def state_of(line: dict[str, Any]) -> dict[str, Any]:
     """The state or the difference of a line."""
-    found: dict[str, Any] = line.get("delta", line.get("state"))
+    found: dict[str, Any] = line["delta"] if "delta" in line else line["state"]
     return found
 
 
 def results(lines: Lines, op: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Number and result of the lines of one operation."""
-    return ((line["i"], line["result"]) for line in lines[1:] if line["op"] == op)
+    return ((line["i"], line["result"]) for line in lines[1:] if line["op"] == op and "result" in line)
 
 
 def calls(lines: Lines, op: str) -> Iterator[tuple[int, dict[str, Any]]]:
