@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from attrs import define, evolve, field, fields_dict, frozen
+from attrs import define, evolve, fields_dict, frozen
 
 from kvproof.core import actions as act
 from kvproof.core import allocation
@@ -32,6 +32,8 @@ from kvproof.spec.conformance.reading import Lists, Reader
 from kvproof.spec.laws.base import Moment
 
 RECORD: frozenset[str] = frozenset(fields_dict(Record)) - {"action"}
+MOVING = (act.RunStore, act.RunLoad, act.CompleteStore, act.CompleteLoad, act.Promote)
+"""Actions on transfers that are under way."""
 PHASES: dict[type[Action], Phase] = {
     act.BeginStep: Phase.PLAN_RUNNING,
     act.Lookup: Phase.PLAN_WAITING,
@@ -58,7 +60,7 @@ class Seen:
     problems: tuple[str, ...] = ()
 
 
-@define(slots=True)
+@define(slots=True, init=False)
 class Shadow:
     """Follows one run of an implementation from the beginning.
 
@@ -72,9 +74,9 @@ class Shadow:
     mask: Mask
     reader: Reader
     _overriding: Overriding
-    _partial: bool = False
-    _judged: World = field(init=False)
-    _looked: bool = False
+    _partial: bool
+    _judged: World
+    _looked: bool
 
     def __init__(
         self,
@@ -87,16 +89,17 @@ class Shadow:
     ) -> None:
         """Begin a run. ``profile`` is that of the prediction if it is not the configuration's; ``null_block`` the adapter's.
 
-        ``partial``: what is declared is shown at some actions and not at others (a recording shows states where operations end);
-        between them the prediction stands.
+        ``partial``: what is declared is shown at some actions and not at others (a recording shows states where operations
+        end); between them the prediction stands.
         """
         if profile is not None and profile != config.profile:
             config = configs.reconfigure(config, profile=profile)
         reader = Reader.of(config, null_block)
         world = new_world(config)
         mask = Mask.of(config, shows)
-        self.__attrs_init__(config, mask.shows, world, mask, reader, Overriding(reader), partial)  # type: ignore[attr-defined]
-        self._judged = mask.world(world)
+        self.config, self.shows, self.world, self.mask, self.reader = config, mask.shows, world, mask, reader
+        self._overriding, self._judged, self._looked = Overriding(reader), mask.world(world), False
+        self._partial = partial
 
     def outward(self, action: Action) -> Action:
         """Return an action of the followed world as the implementation has to be given it: in its own block ids."""
@@ -179,6 +182,9 @@ class Shadow:
         kept = shown
         if lacking:
             kept = evolve(kept, device=PoolState(), rows=None)
+        elif transfers:
+            # Who holds the blocks of transfers is not known: the world goes on with references that fit the ones it follows.
+            kept = evolve(kept, device=PoolState(keys=kept.device.keys))
         if transfers and kept.host is not None:
             kept = evolve(kept, host=evolve(kept.host, pool=PoolState()))
         quiet = Noting()
@@ -220,11 +226,12 @@ class Shadow:
         """Return a world that can go on: if something differs, references that are not shown are counted anew."""
         if not noting.found:
             return world
-        counted = world.host is not None and Shows.HOST not in self.shows
-        device = Shows.REFERENCES not in self.shows or Shows.TABLES not in self.shows
-        world = override.recounted(world, device, counted)
+        transfers = world.host is not None and Shows.TRANSFERS not in self.shows
+        counted = world.host is not None and (transfers or Shows.HOST not in self.shows)
+        unheld = transfers or Shows.TABLES not in self.shows
+        world = override.recounted(world, unheld or Shows.REFERENCES not in self.shows, counted)
         pool = world.pool
-        if Shows.FREE_QUEUE not in self.shows or Shows.TABLES not in self.shows:
+        if unheld or Shows.FREE_QUEUE not in self.shows:
             pool = override.requeued(pool)
         if pool is not world.pool:
             world = evolve(world, pool=pool)
@@ -363,10 +370,11 @@ def _refusal(action: Action, predicted: Moment, observation: Observation, shows:
     """Return the refusal of the moment: the model's where both refuse; an unexpected one is a broken contract (LV-9)."""
     if observation.refusal is None:
         return None
+    needed = Shows.TRANSFERS if isinstance(action, MOVING) else Shows.HITS if isinstance(action, act.Allocate) else None
+    if needed is not None and needed not in shows:
+        # Whether the action was legal hangs on a hit or a transfer that is only guessed.
+        return cast(Refusal, Hidden(needed.value))
     if predicted.refusal is not None:
-        if isinstance(action, act.Allocate) and Shows.HITS not in shows:
-            # The model may refuse it for a hit that it guessed; why the implementation does, nobody knows.
-            return cast(Refusal, Hidden(Shows.HITS.value))
         return predicted.refusal
     return ContractBroken(f"the implementation does not perform it: {observation.refusal}")
 

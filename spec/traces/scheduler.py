@@ -17,11 +17,10 @@ from attrs import define, field, frozen
 
 from kvproof.core import actions as act
 from kvproof.core import requests as lives
-from kvproof.core import step as door
 from kvproof.core.records import Record
-from kvproof.core.world import Request, Status, World
-from kvproof.spec.traces import announcements, operations, project
-from kvproof.spec.traces.driver import NO_TOKEN, PARTS, After, Diverged, Driver, lists
+from kvproof.core.world import Request, Status
+from kvproof.spec.traces import announcements, calls, operations, project
+from kvproof.spec.traces.driver import PARTS, After, Diverged, Driver, lists
 from kvproof.spec.traces.format import Config
 from kvproof.spec.traces.read import Call, Operation, Recording
 from kvproof.spec.traces.state import RecordedState
@@ -244,11 +243,11 @@ def _call(scheduler: Scheduler, call: Call, operation: Operation) -> None:
     if scheduler.owed:
         owed, found = scheduler.owed.pop(0), (call.op, _fields(call.args))
         scheduler.driver.equal("calls", owed, found)
-        if owed == found or call.op not in _CALLS:
+        if owed == found or call.op not in calls.CALLS:
             return
-    if call.op not in _CALLS:
+    if call.op not in calls.CALLS:
         raise Diverged("calls", "a call that plans", call.op)
-    _CALLS[call.op](scheduler, call, operation)
+    calls.CALLS[call.op](scheduler, call, operation)
 
 
 def _close(scheduler: Scheduler, operation: Operation) -> None:
@@ -451,144 +450,13 @@ def _complete_load(scheduler: Scheduler, operation: Operation) -> None:
         scheduler.owed.append(("free", {"request": operation.args.request}))
 
 
-# --- the calls of a step ------------------------------------------------------------------------------------------------
+def _tables(scheduler: Scheduler, name: str) -> list[list[int]]:
+    return lists(tuple(state.table for state in scheduler.live(name).groups))
 
 
-def _lookup(scheduler: Scheduler, call: Call, operation: Operation) -> None:
-    driver, result = scheduler.driver, call.result
-    request, hit = driver.id_of(call.args.request, operation), scheduler.driver.world.hit
-    # A divergent hit to which no connector adds tokens is looked up anew, jointly (T14.4).
-    common = hit is not None and hit.request == request and hit.diverged
-    shown: dict[str, object] = {
-        "local": result.local,
-        "lists": tuple(tuple(blocks) for blocks in result.blocks),
-        "junction": result.junction,
-        "diverged": _diverges(driver.world, result.local, result.blocks),
-    }
-    record = driver.act(act.Lookup(request, common), shown, scheduler.after_call(operation))
-    driver.equal("lookup.local", record.local, result.local)
-    driver.equal("lookup.blocks", lists(record.lists), result.blocks)
-    driver.equal("lookup.junction", record.junction, result.junction)
-
-
-def _diverges(world: World, local: int, blocks: Sequence[Sequence[int]]) -> bool:
-    """Tell whether a recorded hit is divergent (T12): the list of a group that is no full attention does not reach its end."""
-    ends = zip(world.config.groups, world.config.sizes, blocks, strict=True)
-    return any(group.kind != "full_attention" and len(own) < -(-local // size) for group, size, own in ends)
-
-
-def _lookup_external(scheduler: Scheduler, call: Call, operation: Operation) -> None:
-    driver, args = scheduler.driver, call.args
-    request = driver.id_of(args.request, operation)
-    hit = driver.world.hit
-    if hit is not None and hit.request == request:
-        driver.equal("lookup_external.from", hit.local - hit.local % driver.config.scheduler_block_size, args.start)
-    if driver.config.connectors and driver.config.offload is None:
-        return  # what a connector claims that supplies tokens at once is an argument of the allocation
-    after, shown = scheduler.after_call(operation), {"external": call.result.external}
-    if after is not None and after.state.transfers is not None:
-        pin = after.state.transfers["pending_hits"].get(args.request)
-        if pin is not None and call.result.external:
-            shown["lists"] = tuple(tuple(blocks) for blocks in pin["blocks"])
-    record = driver.act(act.LookupExternal(request, args.start), shown, after)
-    driver.equal("lookup_external.external", record.external, call.result.external)
-    driver.equal("lookup_external.async", record.external > 0, call.result.asynchronous)
-
-
-def _truncate(scheduler: Scheduler, call: Call, operation: Operation) -> None:
-    """The local tail gives way to a longer external hit: the next allocation adopts the hit rounded down to S (T14.3)."""
-    del operation
-    hit = scheduler.driver.world.hit
-    local = 0 if hit is None else hit.local - hit.local % scheduler.driver.config.scheduler_block_size
-    scheduler.driver.equal("truncate.tokens", local, call.args.tokens)
-
-
-def _clip(scheduler: Scheduler, call: Call, operation: Operation) -> None:
-    args = call.args
-    scheduler.driver.id_of(args.request, operation)
-    clipped = door.clip(scheduler.driver.world, scheduler.live(args.request), args.start, args.tokens)
-    scheduler.driver.equal("clip.tokens", clipped, call.result.tokens)
-
-
-def _cache(scheduler: Scheduler, call: Call, operation: Operation) -> None:
-    """Inside a plan only a request whose load is complete is registered: it is promoted (T30)."""
-    driver = scheduler.driver
-    request = driver.id_of(call.args.request, operation)
-    driver.equal("cache.tokens", scheduler.live(call.args.request).computed, call.args.tokens)
-    driver.act(act.Promote(request), after=scheduler.after_call(operation))
-
-
-def _preempt(scheduler: Scheduler, call: Call, operation: Operation) -> None:
-    scheduler.driver.id_of(call.args.request, operation)
-    if call.args.request not in scheduler.running:
-        raise Diverged("preempt.request", scheduler.running, call.args.request)
-    scheduler.preempt(call.args.request, after=scheduler.after_call(operation))
-
-
-def _allocate(scheduler: Scheduler, call: Call, operation: Operation) -> None:
-    driver, args, result = scheduler.driver, call.args, call.result
-    name = args.request
-    request = driver.id_of(name, operation)
-    before = scheduler.live(name)
-    start = before.computed + args.local + args.external
-    driver.equal("allocate.before", start, args.before)
-    action = act.Allocate(
-        request,
-        args.new_tokens,
-        args.local,
-        args.external,
-        args.lookahead,
-        _drafts(scheduler, operation, before, start + args.new_tokens - before.num_tokens),
-        full_sequence=args.full_sequence_must_fit,
-        load=args.async_load,
-        reserved=args.reserved,
-    )
-    shown = {"admitted": result.admitted}
-    for part in ("new_blocks", "external_blocks") if result.admitted else ():
-        shown[part] = tuple(tuple(blocks) for blocks in getattr(result, part) or ())
-    record = driver.act(action, shown, scheduler.after_call(operation))
-    driver.equal("allocate.admitted", record.admitted, result.admitted)
-    if not record.admitted:
-        return
-    driver.equal("allocate.new_blocks", lists(record.new_blocks), result.new_blocks)
-    driver.equal("allocate.external_blocks", lists(record.external_blocks), result.external_blocks)
-    if args.async_load:
-        return
-    scheduler.planned[name] = record
-    scheduler.starts[name] = start
-    scheduler.drafts.pop(name, None)
-    if before.status is not Status.RUNNING:
-        scheduler.admitted.append((name, before.status))
-        scheduler.running.append(name)
-
-
-def _drafts(scheduler: Scheduler, operation: Operation, request: Request, count: int) -> tuple[int, ...]:
-    """Return the drafts that end a chunk: those proposed; at an admission placeholders that no token equals.
-
-    A request that is admitted with one token left gets placeholders, so that all requests of the step are of one length.
-    """
-    driver = scheduler.driver
-    name = driver.name_of(request.request)
-    if driver.decided(False, True):
-        return _recorded_drafts(scheduler, operation, name, count - request.placeholders)
-    if count <= 0:
-        return ()
-    if request.status is not Status.RUNNING:
-        return (NO_TOKEN,) * count
-    proposed = scheduler.drafts.get(name, ())
-    if len(proposed) < count:
-        raise Diverged("allocate.new_tokens", f"{len(proposed)} drafts", f"{count} drafts of {name}")
-    return proposed[:count]
-
-
-def _recorded_drafts(scheduler: Scheduler, operation: Operation, name: str, most: int) -> tuple[int, ...]:
-    """Return as many drafts as a step verified of a request (``most``: it does not compute it), the accepted ones as its output
-    has them. Which drafts there are, and which are accepted, is decided outside the scheduler.
-    """
-    result = operation.result
-    count = result.drafts.get(name, 0) if name in result.scheduled else max(most, 0)
-    accepted = tuple(scheduler.sampled.get((operation.index, name), ())[:-1][:count])
-    return (*accepted, *(NO_TOKEN,) * (count - len(accepted)))
+def _appended(record: Record) -> list[list[int]] | None:
+    """Return the blocks that an allocation appended, None if there are none."""
+    return lists(record.new_blocks) if any(record.new_blocks) else None
 
 
 def recorded_samples(recording: Recording) -> dict[tuple[int, str], list[int]]:
@@ -599,15 +467,6 @@ def recorded_samples(recording: Recording) -> dict[tuple[int, str], list[int]]:
         if operation.op == "update"
         for name, tokens in operation.args.sampled.items()
     }
-
-
-def _tables(scheduler: Scheduler, name: str) -> list[list[int]]:
-    return lists(tuple(state.table for state in scheduler.live(name).groups))
-
-
-def _appended(record: Record) -> list[list[int]] | None:
-    """Return the blocks that an allocation appended, None if there are none."""
-    return lists(record.new_blocks) if any(record.new_blocks) else None
 
 
 def _fields(part: Any) -> dict[str, Any]:
@@ -623,13 +482,4 @@ _OPERATIONS: dict[str, Callable[[Scheduler, Operation], None]] = {
     "complete_store": _complete_store,
     "complete_load": _complete_load,
     "reset": _reset,
-}
-_CALLS: dict[str, Callable[[Scheduler, Call, Operation], None]] = {
-    "lookup": _lookup,
-    "lookup_external": _lookup_external,
-    "truncate": _truncate,
-    "clip": _clip,
-    "cache": _cache,
-    "preempt": _preempt,
-    "allocate": _allocate,
 }

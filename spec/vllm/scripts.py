@@ -57,7 +57,7 @@ FORMS: dict[str, tuple[Any, ...]] = {
 }
 """Operation -> its forms; the longer ones reproduce a recording exactly."""
 
-SETTLE_STEPS = 10
+SETTLE_STEPS = 3
 """Steps that a settle is counted as when a script is planned; how many it takes is the release's answer."""
 
 
@@ -136,7 +136,7 @@ class Habits:
             held=completions == "held",
             abort=0.0 if calm else draw.choice((0.0, 0.04, 0.15)),
             reset=0.0 if calm else draw.choice((0.0, 0.02, 0.08)),
-            experiment=draw.choice((0.1, 0.2)) if calm else draw.choice((0.0, 0.04, 0.1)),
+            experiment=draw.choice((0.2, 0.35)) if calm else draw.choice((0.0, 0.04, 0.1)),
             edges=draw.choice((0.4, 0.8)),
             outputs=draw.choice(((1,), (1, 2, 3), (2, 6), (1, 4, 12))),
             priorities=draw.choice((1, 2, 5)),
@@ -234,7 +234,10 @@ class _Writer:
         """Send something known again after all has settled, the device reset, or filled with other prompts, or as it is."""
         draw = self.draw
         self.settle()
-        tokens = draw.choice(self.known)
+        if draw.random() < 0.4:  # something new, computed undisturbed
+            self.submit(self.new(self.length()))
+            self.settle()
+        tokens = draw.choice((self.known[-1], draw.choice(self.known)))
         for _ in range(draw.choice((0, 0, 0, 1, 2))):
             self.submit(self.new(self.length()))
         if draw.random() < 0.5:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kvproof.core.actions import Lookup
 from kvproof.core.config import SOUND, VLLM_0_33_0, Profile
 from kvproof.spec import laws
+from kvproof.spec.cli import main
 from kvproof.spec.conformance import watching
+from kvproof.spec.exits import ExitCode
 from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Law
 from kvproof.spec.traces import archive, replay
 from kvproof.spec.traces.errors import ReplayError
+from kvproof.spec.traces.following import Noted
 from kvproof.spec.traces.read import Recording, read_bytes
 from kvproof.spec.vllm.follow import Followed, at_rest, follow
 
@@ -39,13 +44,13 @@ def recording_of(lines: Lines) -> Recording:
 
 def state_of(line: dict[str, Any]) -> dict[str, Any]:
     """The state or the difference of a line."""
-    found: dict[str, Any] = line.get("delta", line.get("state"))
+    found: dict[str, Any] = line["delta"] if "delta" in line else line["state"]
     return found
 
 
 def results(lines: Lines, op: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Number and result of the lines of one operation."""
-    return ((line["i"], line["result"]) for line in lines[1:] if line["op"] == op)
+    return ((line["i"], line["result"]) for line in lines[1:] if line["op"] == op and "result" in line)
 
 
 def calls(lines: Lines, op: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -429,3 +434,79 @@ def test_every_law_of_whole_runs_is_either_watched_or_named() -> None:
 def test_only_recordings_of_a_scheduler_are_followed() -> None:
     with pytest.raises(ReplayError, match="manager level"):
         follow(archive.open_recording("d_cow_dcp2"), ())
+
+
+# --- the command ----------------------------------------------------------------------------------------------------------
+
+
+def written(lines: Lines, folder: Path) -> str:
+    """A file with a recording."""
+    file = folder / "own.ndjson"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return str(file)
+
+
+def test_the_command_goes_on_behind_a_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An engine that nobody knows: refuted by the law, with the operation and a line that shows it again."""
+    lines = lines_of(PLAIN)
+    number = dropped_handoff(lines)
+    lines[0]["engine"] |= {"name": "ours", "version": "1"}
+    file = written(lines, tmp_path)
+    assert main(["replay", "--follow", file]) == ExitCode.REFUTED
+    out = capsys.readouterr().out
+    assert f"HO-2 does not hold in {file}, operation {number} (step):" in out
+    assert f"reproduce: kvproof replay --follow {file}" in out
+
+
+def test_the_command_as_json_names_differences_without_failing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a step says of its requests is compared, and no law looks at it."""
+    lines = lines_of(PLAIN)
+    next(result for _, result in results(lines, "step") if result["new"])["new"][0]["computed"] += 1
+    assert main(["replay", "--follow", "--json", written(lines, tmp_path)]) == ExitCode.HOLDS
+    found = json.loads(capsys.readouterr().out)
+    assert (found["verdict"], found["violations"], found["differences"]) == ("holds", [], {"new": 1})
+    assert found["operations"] == len(lines) - 1
+
+
+def test_the_command_on_what_it_does_not_follow(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", "--follow", "d_cow_dcp2"]) == ExitCode.UNDETERMINED
+    assert "manager level" in capsys.readouterr().out
+    assert main(["replay", "--follow", "--no-laws", PLAIN]) == ExitCode.ERROR
+    assert "leave --no-laws out" in capsys.readouterr().err
+
+
+def test_the_command_with_a_baseline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A declared violation is counted and does not fail; an entry that excuses nothing is an error."""
+    lines = lines_of(PLAIN)
+    dropped_handoff(lines)
+    file, baseline = written(lines, tmp_path), tmp_path / "baseline.json"
+    entry = {"law": "HO-2", "recording": "*own*", "reason": "known", "source": "here"}
+    baseline.write_text(json.dumps({"format": "kvproof-baseline", "version": 1, "violations": [entry]}))
+    assert main(["replay", "--follow", "--json", "--baseline", str(baseline), file]) == ExitCode.HOLDS
+    assert json.loads(capsys.readouterr().out)["excused"] == {"HO-2": 1}
+    assert main(["replay", "--follow", "--baseline", str(baseline), written(lines_of(PLAIN), tmp_path)]) == ExitCode.ERROR
+
+
+# --- states of calls ------------------------------------------------------------------------------------------------------
+
+
+def test_with_states_of_calls_a_violation_is_found_in_its_call() -> None:
+    """A reference too many in the middle of a step: without the state it would be seen when the step is closed, or never."""
+    lines = lines_of(PLAIN)
+    number, call = next((number, call) for number, call in calls(lines, "lookup") if number > 2)
+    states = {operation.index: state for operation, state in archive.open_recording(PLAIN).states()}
+    before = states[number - 1].device
+    call["delta"] = {"device": {"ref": {**{str(block): count for block, count in before["ref"].items()}, "1": 7}}}
+    followed = follow(recording_of(lines), of("PC-3"))
+    first = followed.refuted[0]
+    assert (first.operation, type(followed.actions[first.violation.position])) == (number, Lookup)
+
+
+def test_kinds_of_differences_do_not_name_requests_or_reasons() -> None:
+    kinds = {
+        Noted(3, "Output", "request 14 in_flight", 1, 0).kind: "Output.request in_flight",
+        Noted(3, "Execute", "the model refuses it: row 1 of group 0", None, None).kind: "Execute.the model refuses it",
+        Noted(3, "", "requests.r7", {}, {}).kind: "requests",
+        Noted(3, "", "queues.running", [], []).kind: "queues.running",
+    }
+    assert all(found == expected for found, expected in kinds.items())
