@@ -256,10 +256,13 @@ def _print(tables: Sequence[Table], compared: Compared | None, verdict: ExitCode
 
 
 def _finding_lines(finding: matrix.Finding) -> list[str]:
-    law = next(law for law in all_laws.ALL if law.id == finding.law)
-    lines = [law.sentence, finding.breach.message, *(f"{name} = {value[:400]}" for name, value in finding.breach.values)]
+    lines = [
+        pages.law_of(finding).sentence,
+        finding.breach.message,
+        *(f"{name} = {value[:400]}" for name, value in finding.breach.values),
+    ]
     rows = pages.operations(finding)
-    lines.append(f"in {len(rows)} operations; {matrix.shrink.described(finding.case.scope)}")
+    lines.append(f"in {len(rows)} operations; {pages.described(finding)}")
     shown = rows if len(rows) <= 24 else rows[-24:]
     if len(shown) < len(rows):
         lines.append(f"(the first {len(rows) - len(shown)} operations: --report DIR)")
@@ -326,7 +329,7 @@ def _last_line(
     for one, table in reversed(order) if compared is not None else order:
         for finding in table.findings:
             if compared is None or finding.law in compared.new:
-                file = None if report is None else report / f"vllm-{table.version}" / f"{finding.law}.script.json"
+                file = None if report is None else report / f"vllm-{table.version}" / f"{finding.law}{pages.SCRIPT_ENDING}"
                 return pages.reproduce(one.asked, finding, file)
     names = " ".join(one.asked for one in found[:1])
     if len(found) > 1:

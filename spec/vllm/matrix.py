@@ -20,16 +20,19 @@ from kvproof.spec import laws as all_laws
 from kvproof.spec import near
 from kvproof.spec.exits import UserError
 from kvproof.spec.laws.base import Law
-from kvproof.spec.vllm import baseline, runs, scopes, scopes_random, scripts, shrink, verdicts
+from kvproof.spec.vllm import baseline, runs, scopes, scopes_random, scripts, shrink, subjects, verdicts
 from kvproof.spec.vllm.baseline import Entry
 from kvproof.spec.vllm.process import ReleaseFailure, ReleaseProcess, ReleaseUnusable
 from kvproof.spec.vllm.releases import Release
-from kvproof.spec.vllm.runs import Case, Outcome
+from kvproof.spec.vllm.runs import Breach, Case, Outcome
 from kvproof.spec.vllm.scope_parts import Scope
 from kvproof.spec.vllm.verdicts import Finding, Judged, Table, Tally
 
 STEPS = 2000
 QUICK_STEPS = 400
+DEEP_STEPS = 10_000
+"""From so many steps on the other subjects are asked about more configurations, too."""
+
 CASE_STEPS = 40
 """Scheduler steps of one case, about."""
 SLICE = 6
@@ -155,7 +158,7 @@ def jobs(options: Options, release: Release, entries: Sequence[Entry]) -> list[J
     cases = plan(options)
     work = [Job("cases", release, ids, cases[at : at + SLICE]) for at in range(0, len(cases), SLICE)]
     if options.subjects and options.case is None and options.number is None and not options.scope:
-        work.append(Job("subjects", release, ids, seed=options.seed, quick=options.quick))
+        work.append(Job("subjects", release, ids, seed=options.seed, quick=options.steps < DEEP_STEPS))
     return work + [Job("witness", release, (entry.law,), entry=entry) for entry in entries if entry.law in ids]
 
 
@@ -178,13 +181,26 @@ def _performed(job: Job, runner: Any) -> Done:
     if job.kind == "cases":
         return Done(job, tuple(runs.play(runner, case, laws) for case in job.cases))
     if job.kind == "subjects":
-        from kvproof.spec.vllm import subjects
-
-        return Done(job, judged=tuple(subjects.judge(runner, laws, job.seed, quick=job.quick)))
+        return Done(job, judged=tuple(_asked(runner, laws, job)))
     if job.kind == "witness" and job.entry is not None:
         return Done(job, stale=_stale(job.entry, runner, laws))
     assert job.finding is not None
     return Done(job, finding=_shrunk(job, job.finding, runner, laws))
+
+
+def _asked(runner: Any, laws: Sequence[Law], job: Job) -> Iterator[Judged]:
+    """Ask the release for its geometry and its rows, and yield what the laws say."""
+    for one in subjects.judge(runner, laws, job.seed, quick=job.quick):
+        finding = None
+        if one.found is not None:
+            evidence = one.found.evidence
+            values = tuple((name, repr(value)) for name, value in evidence.values)
+            settings = ", ".join(f"{name} = {value}" for name, value in one.found.arguments.settings.items())
+            about = [f"group: {group}" for group in one.found.arguments.groups] + [settings or "default settings"]
+            about += [str(action) for action in one.found.actions]
+            breach = Breach(one.law, -1, evidence.message, values)
+            finding = Finding(one.law, breach, f"--seed {job.seed}", subject=one.subject, about=tuple(about))
+        yield Judged(one.law, one.subject, one.judged, one.broken, one.bent, dict(one.hidden), finding)
 
 
 def _stale(entry: Entry, runner: Any, laws: Sequence[Law]) -> str:
@@ -208,13 +224,14 @@ def _shrunk(job: Job, finding: Finding, runner: Any, laws: Sequence[Law]) -> Fin
         counted = [breach for breach in outcome.breaches if baseline.excused(job.entries, case, breach, known) is None]
         return evolve(outcome, breaches=tuple(counted))
 
+    assert finding.case is not None
     first = play(finding.case)
     if first.broken(finding.law) is None:
         return evolve(finding, outcome=first)
     smallest = shrink.shrink(play, first, finding.law, job.max_runs)
     breach = smallest.broken(finding.law)
     assert breach is not None
-    return evolve(finding, case=evolve(smallest.case, origin=finding.case.origin), breach=breach, outcome=smallest)
+    return evolve(finding, case=smallest.case, breach=breach, outcome=smallest)
 
 
 class _Worker:
@@ -303,7 +320,7 @@ def judge(
         )
         for release, tally in zip(releases, tallies, strict=True)
         for law, finding in sorted(tally.candidates.items())
-        if finding.subject == "scheduler"
+        if finding.case is not None
     ]  # fmt: skip
     started(len(second))
     shrunk = perform_all(second, options.processes, finished, open_runner)
@@ -352,9 +369,9 @@ def compare(
     for finding in head.findings:
         if finding.law not in base.refuted:
             new[finding.law] = f"{base.version} is not refuted by it"
-        elif finding.subject == "scheduler":
+        elif finding.case is not None:
             again.append(finding)
-    work = [Job("cases", release, (finding.law,), (finding.case,)) for finding in again]
+    work = [Job("cases", release, (finding.law,), (finding.case,)) for finding in again if finding.case]
     for finding, done in zip(again, perform_all(work, processes, open_runner=open_runner), strict=True):
         outcome = done.outcomes[0] if done.outcomes else None
         if outcome is not None and not outcome.unsupported and outcome.broken(finding.law) is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,20 +12,29 @@ import msgspec
 
 from kvproof.spec import laws as all_laws
 from kvproof.spec import output
+from kvproof.spec.laws.base import Law
 from kvproof.spec.vllm import runs, shrink
 from kvproof.spec.vllm.verdicts import Finding, Row, Table
 
 SHOWN_TOKENS = 24
 SHOWN_OPERATIONS = 80
+SCRIPT_ENDING = ".script.json"
 
 
 def operations(finding: Finding) -> list[tuple[str, str, str]]:
     """Return the recording's lines as rows: number, what was asked, what came of it; without one, the script's operations."""
     lines = finding.outcome.lines if finding.outcome is not None else b""
+    if finding.case is None:
+        return [(str(at), what, "") for at, what in enumerate(finding.about)]
     if not lines:
         return [(str(at), _operation(op), "") for at, op in enumerate(finding.case.script)]
     rows = [msgspec.json.decode(line) for line in lines.splitlines()[1:]]
     return [(str(row["i"]), _asked(row), _answered(row)) for row in rows]
+
+
+def described(finding: Finding) -> str:
+    """Return in a line where a finding was seen."""
+    return f"asked of its {finding.subject}" if finding.case is None else shrink.described(finding.case.scope)
 
 
 def _operation(op: tuple[Any, ...]) -> str:
@@ -65,32 +75,43 @@ def _answered(row: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def page(finding: Finding, table: Table, reproduce: str) -> str:
-    """Return the Markdown page of a refuted law; its last line reproduces it."""
-    law = next(law for law in all_laws.ALL if law.id == finding.law)
-    row = table.row(finding.law)
+def page(finding: Finding, table: Table, again: str) -> str:
+    """Return the Markdown page of a refuted law; its last line, ``again``, reproduces it."""
+    law = law_of(finding)
     out = [f"# {finding.law} does not hold on vLLM {table.version}", "", f"> {law.sentence}", ""]
-    where = f"operation {finding.breach.operation}" if finding.breach.operation >= 0 else "the run as a whole"
-    out += [f"{_text(finding.breach.message)}, at {where}.", ""]
+    where = f", at operation {finding.breach.operation}" if finding.breach.operation >= 0 else ""
+    out += [f"{_text(finding.breach.message)}{where}.", ""]
     out += [f"- {name}: `{_code(value)}`" for name, value in finding.breach.values]
-    out += ["", "## Geometry", "", f"{shrink.described(finding.case.scope)}.", ""]
-    out += ["| group | kind | block | window | E |", "|---|---|---|---|---|"]
-    config = finding.case.scope.config
-    for at, (group, size) in enumerate(zip(config.groups, config.group_block_sizes, strict=True)):
-        out.append(f"| {at} | {group.kind} | {group.block_size} | {group.window or ''} | {size} |")
-    out += ["", "```json", json.dumps(finding.case.scope.header(), sort_keys=True), "```", "", "## Operations", ""]
-    out += ["| | operation | answer |", "|---|---|---|"]
+    out += ["", "## Geometry", "", f"{described(finding)}.", "", *_geometry(finding), "", "## Operations", ""]
     rows = operations(finding)
-    for number, asked, answered in rows[-SHOWN_OPERATIONS:]:
-        out.append(f"| {number} | {_text(asked)} | {_text(answered)[:600]} |")
     if len(rows) > SHOWN_OPERATIONS:
-        out.append(f"\nThe first {len(rows) - SHOWN_OPERATIONS} operations are in the recording.")
+        out += [f"The first {len(rows) - SHOWN_OPERATIONS} operations are in the recording.", ""]
+    out += ["| | operation | answer |", "|---|---|---|"]
+    out += [f"| {number} | {_text(asked)} | {_text(said)[:600]} |" for number, asked, said in rows[-SHOWN_OPERATIONS:]]
     out += ["", "## Expected and actual", "", f"Expected: {law.sentence}", "", f"Actual: {_text(finding.breach.message)}.", ""]
     out += [f"Law {finding.law}, source {law.source} (docs/laws.md)."]
+    row = table.row(finding.law)
     if row is not None:
         out.append(f"Judged {row.judged:,} times in {table.steps:,} scheduler steps, violated {row.broken:,} times.")
-    out += ["", f"The case was found by `{finding.case.origin}` and made smaller. To see it again:", "", f"    {reproduce}"]
+    if finding.outcome is not None and finding.outcome.traceback:
+        out += ["", "```text", *finding.outcome.traceback.rstrip().splitlines(), "```"]
+    out += ["", f"Found by `{finding.origin}` and made smaller. To see it again:", "", f"    {again}"]
     return "\n".join(out) + "\n"
+
+
+def law_of(finding: Finding) -> Law:
+    """Return the law that a finding is about."""
+    return next(law for law in all_laws.ALL if law.id == finding.law)
+
+
+def _geometry(finding: Finding) -> list[str]:
+    if finding.case is None:
+        return [f"- {line}" for line in finding.about]
+    config = finding.case.scope.config
+    out = ["| group | kind | block | window | E |", "|---|---|---|---|---|"]
+    for at, (group, size) in enumerate(zip(config.groups, config.group_block_sizes, strict=True)):
+        out.append(f"| {at} | {group.kind} | {group.block_size} | {group.window or ''} | {size} |")
+    return [*out, "", "```json", json.dumps(finding.case.scope.header(), sort_keys=True), "```"]
 
 
 def write(table: Table, folder: Path, asked: str) -> list[Path]:
@@ -98,24 +119,21 @@ def write(table: Table, folder: Path, asked: str) -> list[Path]:
     home = output.make_folder(folder / f"vllm-{table.version}")
     pages = []
     for finding in table.findings:
-        stem = home / finding.law
-        case = stem.with_suffix(".script.json")
-        output.write_atomically(
-            case, json.dumps(finding.case.as_json() | {"law": finding.law, "release": table.version}) + "\n"
-        )
+        file = None
+        if finding.case is not None:
+            file = home / f"{finding.law}{SCRIPT_ENDING}"
+            case = finding.case.as_json() | {"law": finding.law, "release": table.version}
+            output.write_atomically(file, json.dumps(case) + "\n")
         if finding.outcome is not None and finding.outcome.lines:
-            output.write_bytes_atomically(stem.with_suffix(".ndjson.gz"), runs.packed(finding.outcome.lines))
-        text = page(finding, table, reproduce(asked, finding, case))
-        output.write_atomically(stem.with_suffix(".md"), text)
-        pages.append(stem.with_suffix(".md"))
+            output.write_bytes_atomically(home / f"{finding.law}.ndjson.gz", runs.packed(finding.outcome.lines))
+        pages.append(home / f"{finding.law}.md")
+        output.write_atomically(pages[-1], page(finding, table, reproduce(asked, finding, file)))
     return pages
 
 
 def reproduce(asked: str, finding: Finding, file: Path | None = None) -> str:
     """Return the command that shows a finding again; ``asked`` is how the release was named on the command line."""
-    if finding.subject != "scheduler":
-        return f"kvproof conform vllm {asked} {finding.case.origin} --law {finding.law}"
-    origin = f"--script {file}" if file is not None else finding.case.origin
+    origin = finding.origin if file is None or finding.case is None else f"--script {shlex.quote(str(file))}"
     return f"kvproof conform vllm {asked} {origin} --law {finding.law}"
 
 
@@ -154,11 +172,12 @@ def _finding_dict(finding: Finding) -> dict[str, Any]:
     return {
         "law": finding.law,
         "subject": finding.subject,
-        "found_by": finding.case.origin,
+        "found_by": finding.origin,
         "operation": finding.breach.operation,
         "message": finding.breach.message,
         "values": dict(finding.breach.values),
-        "case": finding.case.as_json(),
+        "case": None if finding.case is None else finding.case.as_json(),
+        "about": list(finding.about),
     }
 
 

@@ -27,11 +27,6 @@ from kvproof.spec.vllm.scripts import Script
 LIVENESS = "LV-9"
 """The law that a hang, a crash and an exception break: what may be done returns without an error."""
 
-import os
-
-CALL_STATES = not os.environ.get("NOCALLS")
-SHOWN_VALUES = 12
-
 
 class Runner(Protocol):
     """What runs scripts: `process.ReleaseProcess`, or a stand-in for it."""
@@ -81,10 +76,10 @@ class Outcome:
 
     ``steps``: scheduler steps. ``premises``: per law how often it was judged; ``hidden``: (law, what) -> how often it was not,
     for what was hidden. ``differences``: where the release did not do what the model predicts, no violation by itself;
-    ``difference``: the first.
-    ``unsupported``: why the release cannot run the scope at all. ``failure``: how the release ended the run early (an exception's
-    text with its ``traceback``, a hang, a crash), ``refused``: why the model does not allow what was done there either.
-    ``problem``: why the run could not be recorded or followed to its end. ``lines``: the recording, kept where it is asked for.
+    ``difference``: the first. ``unsupported``: why the release cannot run the scope at all. ``failure``: how the release ended
+    the run early (an exception's text with its ``traceback``, a hang, a crash), ``refused``: why the model does not allow what
+    was done there either. ``problem``: why the run could not be recorded or followed to its end. ``lines``: the recording, kept
+    where it is asked for.
     """
 
     case: Case
@@ -151,7 +146,7 @@ def recorded(runner: Runner, case: Case) -> tuple[Outcome, list[str]]:
     lines: list[str] = []
     outcome = Outcome(case)
     try:
-        for answer in runner.run(case.scope.header(), scripts.as_json(case.script), call_states=CALL_STATES):
+        for answer in runner.run(case.scope.header(), scripts.as_json(case.script), call_states=True):
             if "line" in answer:
                 lines.append(str(answer["line"]))
             else:

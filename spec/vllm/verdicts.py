@@ -21,17 +21,20 @@ NEVER = "its premise was never true"
 
 @frozen(slots=True)
 class Finding:
-    """A violation that nothing declares: the case, its first breach of the law, and how often the law was broken in all.
+    """A violation that nothing declares, and where it was seen.
 
-    ``outcome`` is that of the smallest case found once it was shrunk; its recording's lines are kept.
+    Of a run: the ``case``, its first breach of the law, and the ``outcome``; once it was shrunk, those of the smallest case
+    found, with the recording's lines. Of another subject (rows, geometry): ``about`` says under which configuration and how.
+    ``origin``: the options of the command that found it.
     """
 
     law: str
-    case: Case
     breach: Breach
+    origin: str
+    case: Case | None = None
     outcome: Outcome | None = None
-    runs: int = 0
     subject: str = "scheduler"
+    about: tuple[str, ...] = ()
 
 
 @frozen(slots=True)
@@ -50,15 +53,19 @@ class Row:
 
 @frozen(slots=True)
 class Judged:
-    """What a subject other than the scheduler found for a law: rows, geometry. ``breach`` is its first violation."""
+    """What a subject other than the scheduler says about a law; ``hidden``: what could not be asked, and how often."""
 
     law: str
     subject: str
     judged: int
     broken: int = 0
-    case: Case | None = None
-    breach: Breach | None = None
-    why: str = ""
+    declared: int = 0
+    hidden: Mapping[str, int] = {}
+    finding: Finding | None = None
+
+
+NOT_RECORDED = ("rows", "geometry")
+"""What runs never show, the beginning of a reason: where another subject judged the law, it is not missing."""
 
 
 @define(slots=True)
@@ -86,6 +93,8 @@ class Tally:
     candidates: dict[str, Finding] = field(factory=dict)
     """Law -> the case with the fewest operations that broke it undeclared."""
     used: set[str] = field(factory=set)
+    covered: set[str] = field(factory=set)
+    """Laws that another subject judged."""
 
     def add(self, outcome: Outcome) -> None:
         """Add one case."""
@@ -114,16 +123,19 @@ class Tally:
             self.broken[breach.law] += 1
             best = self.candidates.get(breach.law)
             if best is None or outcome.operations < (best.outcome.operations if best.outcome else 0):
-                self.candidates[breach.law] = Finding(breach.law, outcome.case, breach, outcome)
+                self.candidates[breach.law] = Finding(breach.law, breach, outcome.case.origin, outcome.case, outcome)
 
     def add_subject(self, judged: Judged) -> None:
         """Add what another subject says about a law."""
         self.premises[judged.law] += judged.judged
         self.broken[judged.law] += judged.broken
-        if judged.why and not judged.judged:
-            self.hidden.setdefault(judged.law, Counter())[judged.why] += 1
-        if judged.breach is not None and judged.case is not None and judged.law not in self.candidates:
-            self.candidates[judged.law] = Finding(judged.law, judged.case, judged.breach, subject=judged.subject)
+        self.declared[judged.law] += judged.declared
+        for what, count in judged.hidden.items():
+            self.hidden.setdefault(judged.law, Counter())[f"{judged.subject}: {what}"] += count
+        if judged.judged:
+            self.covered.add(judged.law)
+        if judged.finding is not None and judged.law not in self.candidates:
+            self.candidates[judged.law] = judged.finding
 
     def rows(self) -> list[Row]:
         """Return the table, in the order of the laws."""
@@ -131,7 +143,9 @@ class Tally:
 
     def _row(self, law: Law) -> Row:
         judged, broken, declared = self.premises[law.id], self.broken[law.id], self.declared[law.id]
-        hidden = self.hidden.get(law.id, Counter())
+        hidden = Counter(self.hidden.get(law.id, {}))
+        if law.id in self.covered:
+            hidden = Counter({what: count for what, count in hidden.items() if not what.startswith(NOT_RECORDED)})
         if broken:
             return Row(law.id, "refuted", judged, broken, declared)
         if declared:

@@ -354,10 +354,12 @@ class Driver:
         return [*drafts[: seed.randint(0, len(drafts))], seed.choice(alphabet)]
 
     def draw_drafts(self, sampled: Mapping[str, list[int]], seed: random.Random) -> dict[str, list[int]]:
-        """Return the next drafts of every request that sampled and goes on."""
+        """Return the next drafts of every request that sampled and runs on, as far as no later step computes it already."""
         # a scheduler that plans on placeholders verifies as many drafts as it has placeholders
         most = 0 if hasattr(self.scheduler, "_spec_token_placeholders") else self.config["num_draft_tokens"]
-        going = [name for name in self.live() if sampled.get(name)] if most else []
+        ahead = {name for step in self.planned for name in step.output.num_scheduled_tokens}
+        names = [request.request_id for request in self.scheduler.running] if most else []
+        going = [name for name in sorted(names) if sampled.get(name) and name not in ahead]
         return {name: [seed.choice(self.alphabet(name)) for _ in range(seed.randint(0, most))] for name in going}
 
     def alphabet(self, name: str) -> list[int]:

@@ -79,6 +79,14 @@ def test_calls_may_carry_their_states_and_nothing_else_changes(process):
 
 
 @pytest.mark.vllm
+@pytest.mark.parametrize("scope", scopes.ALL, ids=lambda scope: scope.name)
+def test_the_scheduler_that_is_built_says_of_itself_what_was_asked_for(process, scope):
+    lines, end = run(process, scope.header(), [])
+    assert end == {"steps": 0, "skipped": 0}
+    assert read_bytes("\n".join([*lines, ""]).encode(), scope.name).header.config == scope.config
+
+
+@pytest.mark.vllm
 @pytest.mark.parametrize("process", VERSIONS, indirect=True)
 def test_every_release_runs_scripts_to_their_end_and_its_recordings_can_be_read(process):
     """A scope that a release lacks is named so; one in which it raises ends with that, and the next one runs."""

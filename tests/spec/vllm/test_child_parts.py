@@ -7,6 +7,7 @@ import functools
 import importlib
 import importlib.metadata
 import sys
+import types
 
 import pytest
 
@@ -36,8 +37,11 @@ def test_a_stand_in_can_be_what_a_release_makes_of_it(installed):
     module = importlib.import_module("kvproof_heavy.deep.part")
     assert stand_ins.used() == ["kvproof_heavy", "kvproof_heavy.deep", "kvproof_heavy.deep.part"]
 
-    class Derived(module.Base, metaclass=type(module.Base), total=False):
-        """A base class with a keyword."""
+    def body(namespace):
+        namespace["own"] = 1
+
+    # as in a class statement with a keyword
+    Derived = types.new_class("Derived", (module.Base,), {"total": False}, body)
 
     def plain():
         return 7
