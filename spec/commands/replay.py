@@ -15,6 +15,7 @@ from rich.table import Table
 
 from kvproof.core.config import PROFILES
 from kvproof.spec import laws as all_laws
+from kvproof.spec.commands import following as following_command
 from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.progress import Shown
 from kvproof.spec.traces import archive, project, read
@@ -22,7 +23,7 @@ from kvproof.spec.traces import summary as summaries
 from kvproof.spec.traces.declared import DECLARED
 from kvproof.spec.traces.read import Recording
 from kvproof.spec.traces.replay import Divergence, Raised
-from kvproof.spec.traces.summary import Summary
+from kvproof.spec.traces.summary import BaselineEntry, Summary
 
 FILE_ENDINGS = (".gz", ".ndjson", ".json")
 RECORDING_ENDINGS = (".ndjson", ".ndjson.gz")
@@ -41,6 +42,12 @@ RECORDING_ENDINGS = (".ndjson", ".ndjson.gz")
     type=click.Choice([profile.name for profile in PROFILES]),
     help="Replay under this profile instead of the recorded engine's.",
 )
+@click.option(
+    "--follow",
+    "following",
+    is_flag=True,
+    help="Judge the laws to the end of each recording of a scheduler; differences from the model are listed, not failed.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(
     traces: tuple[str, ...],
@@ -48,6 +55,7 @@ def command(
     judge: bool,
     baseline: Path | None,
     profile: str | None,
+    following: bool,
     as_json: bool,
 ) -> ExitCode:
     """Replay TRACE (a file, a folder of them, or the name of a shipped recording; default: every shipped one the model covers).
@@ -58,14 +66,12 @@ def command(
     if list_only:
         return _list(as_json)
     declared = summaries.read_baseline(baseline, [law.id for law in all_laws.ALL]) if baseline is not None else ()
-    chosen = list(_open(traces))
+    chosen = list(_open(traces, check_sizes=not following))
+    if following:
+        return _follow(chosen, traces, judge, baseline, declared, profile, as_json)
     with Shown("replay", len(chosen), quiet=as_json) as shown:
         summary = summaries.replay_all(_shown(chosen, shown), all_laws.ALL if judge else (), declared, profile)
-    if summary.stale:
-        raise UserError(
-            f"{baseline}: entries that excuse nothing any more, remove them: "
-            + "; ".join(f"{entry.law} in {entry.recording}" for entry in summary.stale)
-        )
+    _refuse_stale(baseline, summary.stale)
     skipped = bool(traces) and bool(summary.not_covered)
     verdict = summary.verdict
     if verdict is ExitCode.HOLDS and skipped:
@@ -78,6 +84,39 @@ def command(
     return verdict
 
 
+def _refuse_stale(baseline: Path | None, stale: Sequence[BaselineEntry]) -> None:
+    """Refuse a baseline with entries that excuse nothing any more. Raises UserError."""
+    if stale:
+        raise UserError(
+            f"{baseline}: entries that excuse nothing any more, remove them: "
+            + "; ".join(f"{entry.law} in {entry.recording}" for entry in stale)
+        )
+
+
+def _follow(
+    chosen: Sequence[Recording],
+    traces: tuple[str, ...],
+    judge: bool,
+    baseline: Path | None,
+    declared: Sequence[BaselineEntry],
+    profile: str | None,
+    as_json: bool,
+) -> ExitCode:
+    """Follow recordings to their end; without names all shipped ones of a scheduler."""
+    if not judge:
+        raise UserError("--follow judges the laws: leave --no-laws out")
+    if not traces:
+        chosen = [recording for recording in chosen if recording.header.engine.level == "scheduler"]
+    with Shown("follow", len(chosen), quiet=as_json) as shown:
+        total = following_command.follow_all(_shown(chosen, shown), declared, profile)
+    _refuse_stale(baseline, [entry for entry in declared if entry in total.seen and entry not in total.used])
+    verdict = total.verdict
+    if verdict is ExitCode.HOLDS and traces and total.not_covered:
+        verdict = ExitCode.UNDETERMINED
+    following_command.show(total, verdict, as_json, _options(True, baseline, profile))
+    return verdict
+
+
 def _shown(recordings: Sequence[Recording], shown: Shown) -> Iterator[Recording]:
     """Hand out the recordings one after the other, and show which one is replayed now."""
     for recording in recordings:
@@ -86,29 +125,29 @@ def _shown(recordings: Sequence[Recording], shown: Shown) -> Iterator[Recording]
         shown.advance()
 
 
-def _open(traces: tuple[str, ...]) -> Iterator[Recording]:
+def _open(traces: tuple[str, ...], *, check_sizes: bool = True) -> Iterator[Recording]:
     if not traces:
         for _, recording in archive.recordings():
             yield recording
     shipped = {entry.file for entry in archive.entries()}
     for trace in traces:
         if trace and Path(trace).is_dir():
-            yield from _in_folder(Path(trace))
+            yield from _in_folder(Path(trace), check_sizes)
         elif trace and Path(trace).exists():
-            yield read.read(trace)
+            yield read.read(trace, check_sizes=check_sizes)
         elif trace.endswith(FILE_ENDINGS) and trace not in shipped:
             raise UserError(f"there is no file {trace}; `kvproof replay --list` names the shipped recordings")
         else:
             yield archive.open_recording(trace)
 
 
-def _in_folder(folder: Path) -> Iterator[Recording]:
+def _in_folder(folder: Path, check_sizes: bool) -> Iterator[Recording]:
     """Read the recordings below a folder, by name. Raises UserError if there are none."""
     files = sorted(file for ending in RECORDING_ENDINGS for file in folder.rglob(f"*{ending}"))
     if not files:
         raise UserError(f"{folder} holds no recording: name a folder with files that end in {' or '.join(RECORDING_ENDINGS)}")
     for file in files:
-        yield read.read(file)
+        yield read.read(file, check_sizes=check_sizes)
 
 
 def _list(as_json: bool) -> ExitCode:

@@ -37,8 +37,13 @@ class Noted:
 
     @property
     def kind(self) -> str:
-        """Return what is counted: the part, of which action."""
-        return f"{self.action}.{self.what}" if self.action else self.what
+        """Return what is counted: the part, of which action; whose it is and why it is refused do not matter."""
+        what = self.what.partition(":")[0]
+        if what.startswith("request "):
+            what = f"request {what.rpartition(' ')[2]}"
+        elif what.startswith("requests."):
+            what = "requests"
+        return f"{self.action}.{what}" if self.action else what
 
 
 @define(slots=True)

@@ -15,6 +15,7 @@ from kvproof.core import actions as act
 from kvproof.core.actions import Action
 from kvproof.core.config import VLLM_0_33_0, Config, Profile
 from kvproof.core.errors import ConfigError, Refusal
+from kvproof.core.offload.state import Load, Stage, Store
 from kvproof.core.world import new_world
 from kvproof.spec.conformance import watching
 from kvproof.spec.conformance.adapter import AdapterError, Geometry, Shows
@@ -110,8 +111,9 @@ def follow(recording: Recording, laws: Sequence[Law], profile: Profile = VLLM_0_
     outcome = Followed(recording.name, config)
     performer = Scheduler(driver, recording.config, recorded_samples(recording))
     _perform(performer, recording, outcome)
+    _leave_out(driver)
     _judge_events(driver, recording)
-    _judge_run(driver, recording, Playback(start, driver.moments), outcome)
+    _judge_run(driver, recording, Playback(start, [watching.completed(moment) for moment in driver.moments]), outcome)
     _judge_exception(driver, recording, outcome)
     _unbend(driver, recording)
     _collect(driver, recording, outcome)
@@ -194,6 +196,23 @@ def _collect(driver: Following, recording: Recording, outcome: Followed) -> None
     outcome.violations.sort(key=lambda found: found.violation.position)
     outcome.differences, outcome.counts = driver.noted, driver.counts
     outcome.actions, outcome.declared = driver.actions, driver.met
+
+
+def _leave_out(driver: Following) -> None:
+    """Leave laws undetermined that need what a recording does not say of an engine whose own way this is."""
+    for kind, ids in UNSAID.items():
+        times = sum(count for name, count in driver.counts.items() if name.rpartition(".")[2] == kind)
+        for law in driver.oracle.laws if times else ():
+            if law.id in ids:
+                finding = driver.oracle.finding(law.id)
+                finding.violations.clear()
+                finding.hidden[f"{kind}, table by table"] += times
+
+
+UNSAID: dict[str, frozenset[str]] = {"deferred frees": frozenset({"PC-12"})}
+"""Kinds of differences, and the laws that need more about them than a recording says: from which tables blocks come that wait
+to be freed, and what else than a step they wait for.
+"""
 
 
 # --- events ---------------------------------------------------------------------------------------------------------------
@@ -339,11 +358,18 @@ def _attempted(performer: Scheduler, operation: Operation) -> Iterator[Action | 
     elif operation.op == "abort":
         yield act.Finish(driver.ids[args.request])
     elif operation.op == "complete_load":
+        yield from (act.RunLoad(event) for event in _not_copied(driver.host.loads))
         yield act.CompleteLoad(driver.ids[args.request])
     elif operation.op == "complete_store":
+        yield from (act.RunStore(event) for event in _not_copied(driver.host.stores) if event <= args.event)
         yield act.CompleteStore(args.event, args.acks)
     elif operation.op == "update" and not performer.awaited:
         yield "no step waits for its update"
     elif operation.op == "update":
         for request in performer.awaited[0].requests:
             yield act.Output(request, tuple(args.sampled.get(driver.name_of(request), ())))
+
+
+def _not_copied(transfers: Sequence[Load | Store]) -> list[int]:
+    """Return the events of transfers that were handed to the worker and whose bytes did not move yet, the oldest first."""
+    return sorted({transfer.event for transfer in transfers if transfer.stage is Stage.SUBMITTED})
