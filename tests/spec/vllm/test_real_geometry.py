@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from kvproof.spec import laws
@@ -11,6 +13,7 @@ from kvproof.spec.vllm.process import ReleaseProcess
 pytestmark = pytest.mark.vllm
 
 SEED, RANDOM = 1, 12
+NEWEST = "0.33.0"
 ASKED = ("TB-11", "TB-12", "HB-1", "HB-11", "DS-1", "DS-2", "DS-3", "DS-4", "DS-6", "CA-2")
 
 
@@ -23,7 +26,8 @@ def results():
         if version not in known:
             wanted = [law for law in laws.ALL if law.id in ASKED]
             with ReleaseProcess(releases.find(version)) as process:
-                asked = configurations.everything(SEED, RANDOM, quick=True)
+                stride = 1 if version == NEWEST else 3
+                asked = itertools.islice(configurations.everything(SEED, RANDOM, quick=True), 0, None, stride)
                 known[version] = subjects.examined(process, wanted, asked, SEED)
         return known[version]
 
@@ -45,11 +49,11 @@ def test_a_release_breaks_the_laws_of_sizes_and_rows_that_it_did_not_keep_yet(re
     broken = {law for law, one in found.laws.items() if one.verdict == "refuted"}
     assert refuted <= broken
     assert not (not_refuted & broken), {law: found.laws[law].found for law in not_refuted & broken}
-    assert found.configurations > 40
+    assert found.configurations > 10
 
 
 def test_every_law_that_is_asked_holds_on_the_newest(results):
-    found = results("0.33.0")
+    found = results(NEWEST)
     assert {law: one.verdict for law, one in found.laws.items()} == dict.fromkeys(ASKED, "holds")
     assert found.laws["TB-11"].bent
 
