@@ -27,7 +27,7 @@ from kvproof.spec.vllm.matrix import Compared, Options
 from kvproof.spec.vllm.releases import Release
 from kvproof.spec.vllm.verdicts import Table
 
-STYLES = {"holds": "green", "refuted": "bold red", "declared": "cyan", "undetermined": "yellow"}
+STYLES = {"holds": "green", "refuted": "bold red", "declared": "cyan", "bent": "magenta", "undetermined": "yellow"}
 SHOWN_UNDETERMINED = 12
 
 
@@ -296,7 +296,8 @@ def _print_grid(console: Console, tables: Sequence[Table], options: Options) -> 
 
 
 def _cell(row: matrix.verdicts.Row) -> Text:
-    count = f" {row.broken:,} of {row.judged:,}" if row.broken else f" {row.declared:,} times" if row.declared else ""
+    seen = row.declared + row.bent
+    count = f" {row.broken:,} of {row.judged:,}" if row.broken else f" {seen:,} of {row.judged:,}" if seen else ""
     count = count or (f" {row.judged:,}" if row.judged else "")
     return Text(row.verdict + count, style=STYLES[row.verdict])
 

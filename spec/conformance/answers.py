@@ -82,7 +82,7 @@ def _built(world: World, record: Record) -> World:
             others = tuple(store for store in host.stores if store.event != built.event)
             host = evolve(host, stores=(*others, built), queued=(), next_store=max(host.next_store, built.event + 1))
     if record.load_event != NONE:
-        host = evolve(host, loads=tuple(_named(load, record) for load in host.loads))
+        host = evolve(host, loads=tuple(_told(_named(load, record), record) for load in host.loads))
         host = evolve(host, next_load=max(host.next_load, record.load_event + 1))
     return evolve(world, host=_noted(host, record), plan=plan)
 
@@ -91,6 +91,17 @@ def _named(load: Load, record: Record) -> Load:
     if load.request in record.load_requests and load.stage is Stage.WAITING:
         return evolve(load, event=record.load_event, stage=Stage.BUILT)
     return load
+
+
+def _told(load: Load, record: Record) -> Load:
+    """Return a load as the worker was told of it: a pair that is not in the metadata of its step is not copied."""
+    if load.event != record.load_event or load.request not in record.load_requests:
+        return load
+    told = set(zip(record.load_device, record.load_host, strict=False))
+    pairs = [pair for pair in zip(load.device, load.host, strict=False) if pair in told]
+    if len(pairs) == len(load.device):
+        return load
+    return evolve(load, device=tuple(device for device, _ in pairs), host=tuple(host for _, host in pairs))
 
 
 def _noted(host: Host, record: Record) -> Host:

@@ -241,7 +241,9 @@ class Overriding:
         queued = []
         for at, said in enumerate(shown):
             device, blocks = self._lists(said)
-            meta = host.queued[at].meta if at < len(host.queued) else None
+            known = host.queued[at] if at < len(host.queued) else None
+            meta = () if known is None and tracks_meta(self.reader.config) else None if known is None else known.meta
+            meta = rearranged(meta, () if known is None else known.device, device)
             queued.append(Queued(device, blocks, meta))
         return tuple(queued)
 
@@ -343,6 +345,11 @@ def recounted(world: World, device: bool, host: bool) -> World:
 
 def _counted(pool: Pool, ref: tuple[int, ...]) -> Pool:
     return pool if ref == pool.ref else evolve(pool, ref=ref)
+
+
+def reordered(pool: Pool, free: tuple[int, ...]) -> Pool:
+    """Return a pool with another order of its free queue, the same one if that has other blocks."""
+    return evolve(pool, free=free) if free != pool.free and sorted(free) == sorted(pool.free) else pool
 
 
 def requeued(pool: Pool) -> Pool:

@@ -25,7 +25,7 @@ from kvproof.spec import ground
 from kvproof.spec.conformance import answers, override, predict
 from kvproof.spec.conformance.adapter import AdapterError, HostState, Observation, PoolState, Shows, State
 from kvproof.spec.conformance.differences import Difference, Noting
-from kvproof.spec.conformance.hidden import Hidden
+from kvproof.spec.conformance.hidden import Hidden, is_hidden
 from kvproof.spec.conformance.masks import FIELDS, LOST, PLAN, REQUIRED, Mask
 from kvproof.spec.conformance.override import Overriding
 from kvproof.spec.conformance.reading import Lists, Reader
@@ -46,14 +46,16 @@ PHASES: dict[type[Action], Phase] = {
 
 @frozen(slots=True)
 class Seen:
-    """One action of an implementation: the moment for the laws, what the model had predicted otherwise, what makes
-    following it unsure, in words, and its record with nothing hidden (None: refused).
+    """One action of an implementation: the moment for the laws, what the model had predicted otherwise, and what makes
+    following it unsure, in words.
+
+    ``followed`` is the same moment with nothing hidden: of the world that the shadow goes on with, for who drives the adapter.
     """
 
     moment: Moment
+    followed: Moment
     differences: tuple[Difference, ...] = ()
     problems: tuple[str, ...] = ()
-    record: Record | None = None
 
 
 @define(slots=True)
@@ -122,13 +124,14 @@ class Shadow:
         elif isinstance(action, act.Allocate):
             start = self._decided(action, predicted, observation)
         followed, judged = self._states(start, observation.state, noting)
-        record, masked = None, None
+        whole = shown = None
         if refusal is None:
-            followed, judged, record, left_out = self._answer(action, predicted, observation, followed, judged, noting)
-            masked = self.mask.record(action, record, left_out)
-        moment = self._masked(action, masked, refusal, judged)
+            followed, judged, whole, shown = self._answer(action, predicted, observation, followed, judged, noting)
+        moment = self._masked(action, shown, refusal, judged)
+        told = predicted.refusal if is_hidden(refusal) else refusal
+        complete = Moment(self.world, action, whole, told, followed)
         self.world = followed
-        return Seen(moment, tuple(noting.found), tuple(problems), record)
+        return Seen(moment, complete, tuple(noting.found), tuple(problems))
 
     # --- prediction ---------------------------------------------------------------------------------------------------
 
@@ -231,10 +234,8 @@ class Shadow:
 
     def _answer(
         self, action: Action, predicted: Moment, observation: Observation, followed: World, judged: World, noting: Noting
-    ) -> tuple[World, World, Record, list[str]]:
-        """Return the worlds and the record with what the implementation answered in place, and the fields that it left out where
-        their prediction is not sure.
-        """
+    ) -> tuple[World, World, Record, Record]:
+        """Return the worlds and the record with what the implementation answered in place, and the record as laws see it."""
         same = followed is judged
         table, result = self.reader.result(
             self._result(action, observation), judged.prefixes, isinstance(action, act.LookupExternal)
@@ -255,7 +256,7 @@ class Shadow:
             now = answers.taken_in(judged, action, record, changed)
             followed = now if same else answers.taken_in(followed, action, record, changed)
             judged = now
-        return followed, judged, record, left_out
+        return followed, judged, record, self.mask.record(action, record, left_out)
 
     def _result(self, action: Action, observation: Observation) -> dict[str, object]:
         """Return the fields of an answer that a declared capability shows, or that every adapter may show."""
@@ -283,14 +284,24 @@ class Shadow:
         self._judged = self.mask.world(after)
         return Moment(before, action, record, refusal, self._judged)
 
+    def _queued_as(self, shown: State) -> World:
+        """Return the new world with its free queues in the order in which the implementation begins: any order will do."""
+        world, reader = self.world, self.reader
+        if Shows.FREE_QUEUE in self.shows and shown.device.free is not None:
+            world = evolve(world, pool=override.reordered(world.pool, reader.free(reader.device, shown.device.free)))
+        if world.host is not None and Shows.HOST in self.shows and shown.host is not None and shown.host.pool.free is not None:
+            pool = override.reordered(world.host.pool, reader.free(reader.host, shown.host.pool.free))
+            world = evolve(world, host=evolve(world.host, pool=pool))
+        return world
+
     def _check(self, action: Action, observation: Observation) -> None:
         """Check that what is declared is shown. Raises AdapterError."""
         if not self._looked:
             self._looked = True
             absent = _absent(self.config, self.shows, observation.state.host)
-            if absent:
-                self.mask = Mask.of(self.config, self.shows, absent)
-                self._judged = self.mask.world(self.world)
+            self.mask = Mask.of(self.config, self.shows, absent)
+            self.world = self._queued_as(observation.state)
+            self._judged = self.mask.world(self.world)
         for capability, is_there in DECLARED.items():
             if capability in self.shows and not is_there(observation.state, self.config):
                 raise AdapterError(

@@ -68,6 +68,17 @@ def offloaded(config: Config, geometry: Geometry) -> list[Evidence] | None:
     return [Evidence.of("an offloading connector counts other tokens in a block", expected=spans, actual=tuple(shown))]
 
 
+def spanned(config: Config, geometry: Geometry) -> list[Evidence] | None:
+    """DS-1: an entry of a group's table spans its block, times the ranks if it is spread over them."""
+    shown = geometry.sizes
+    if shown is None:
+        return None
+    spans = naive_hits.facts(config).spans
+    if tuple(shown) == spans:
+        return []
+    return [Evidence.of("a table entry spans other tokens than block and ranks give", expected=spans, actual=tuple(shown))]
+
+
 def permitted(config: Config, geometry: Geometry) -> list[Evidence] | None:
     """CA-1: the connectors together claim to use a divergent hit only if they can."""
     if geometry.divergent_hits is None:
@@ -94,5 +105,5 @@ def all_children(config: Config, geometry: Geometry) -> list[Evidence] | None:
     ]
 
 
-MORE = (("DS-1", offloaded), ("DS-6", offloaded), ("CA-1", permitted), ("CA-2", all_children))
+MORE = (("DS-1", spanned), ("DS-1", offloaded), ("DS-6", offloaded), ("CA-1", permitted), ("CA-2", all_children))
 """Laws that have more to say about the sizes than a configuration of the model holds."""

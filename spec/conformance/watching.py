@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from attrs import define
+from attrs import define, evolve, fields_dict
 
 from kvproof.core.actions import Action, LookupExternal
 from kvproof.core.config import Config
+from kvproof.core.offload.state import Counters
 from kvproof.core.world import World
 from kvproof.spec import ground, ground_host, naive_hits
+from kvproof.spec.conformance.hidden import is_hidden
 from kvproof.spec.engines.drain import Drained
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 from kvproof.spec.laws.draining import Prompts
@@ -51,6 +53,37 @@ class Playback:
     def again(self) -> Playback:
         """Return a playback at the same point."""
         return Playback(self.start, self.moments, self.place)
+
+
+# --- what a record leaves out ---------------------------------------------------------------------------------------------
+
+
+def completed(moment: Moment) -> Moment:
+    """Return a moment in which what a record leaves out is read off the worlds, as far as laws of whole runs ask for it.
+
+    Which blocks an allocation took: those that lost a key; the others promised nothing. What became of handoffs: with no drop
+    counted none was dropped, else any may have been.
+    """
+    record, before, after = moment.record, moment.before, moment.after
+    if record is None:
+        return moment
+    if is_hidden(record.taken):
+        lost = {entry[3] for entry in before.pool.entries} - {entry[3] for entry in after.pool.entries}
+        lost |= {entry[3] for entry in set(before.pool.entries) - set(after.pool.entries)}
+        record = evolve(record, taken=tuple(sorted(lost)))
+    if is_hidden(record.outcomes):
+        rows = () if before.host is None or dropped(before) == dropped(after) else before.plan.drained
+        record = evolve(record, outcomes=tuple((*row, "dropped_unknown") for row in rows))
+    return moment if record is moment.record else evolve(moment, record=record)
+
+
+def dropped(world: World) -> int:
+    """Return how many handoffs were counted as dropped."""
+    counters = ground_host.host_of(world).counters
+    return sum(getattr(counters, name) for name in DROPS)
+
+
+DROPS = tuple(name for name in fields_dict(Counters) if name.startswith("dropped"))
 
 
 # --- LV-6 -----------------------------------------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ class Following(Driver):
         for problem in seen.problems:
             self.differ(problem, None, None, name)
         self.world = self.oracle.shadow.world
-        record = seen.record
+        record = seen.followed.record
         if record is None:
             raise Diverged("refusal", f"{action}: {seen.moment.refusal}", "the engine did it", refused=True)
         for event in record.events:

@@ -40,8 +40,8 @@ class Condition(_Strict, frozen=True):
     """When a violation is declared. What is given must all be true.
 
     ``profile``: a field of the engine's profile and its value, ``name=value``, that bends the law (docs/laws.md); the model
-    under that profile must have predicted the run up to the violation. ``config``: fact of the configuration (`facts`) ->
-    allowed values. ``message``: a part of the evidence's sentence.
+    under that profile must break the law in the same run, too. ``config``: fact of the configuration (`facts`) -> allowed
+    values. ``message``: a part of the evidence's sentence.
     """
 
     profile: str | None = None
@@ -85,7 +85,7 @@ class Entry(_Strict, frozen=True):
             return False
         if condition.message is not None and condition.message not in breach.message:
             return False
-        if condition.profile is not None and not (breach.exact and breach.bent and bends(condition.profile, laws[self.law])):
+        if condition.profile is not None and not (breach.bent and bends(condition.profile, laws[self.law])):
             return False
         known = facts(config)
         return all(known[name] in allowed for name, allowed in (condition.config or {}).items())

@@ -164,6 +164,7 @@ def _row_dict(row: Row) -> dict[str, Any]:
         "judged": row.judged,
         "broken": row.broken,
         "declared": row.declared,
+        "bent": row.bent,
         "why": row.why,
     }
 

@@ -58,8 +58,8 @@ class Case:
 class Breach:
     """A law that did not hold: ``operation`` is the index of the recording's line, -1: the run as a whole.
 
-    ``values``: expected, actual and the places, as text. ``bent``: a field of the followed profile bends the law. ``exact``:
-    the model under that profile had predicted everything up to here.
+    ``values``: expected, actual and the places, as text. ``bent``: a field of the followed profile
+    explains it. ``exact``: the model under that profile had predicted everything up to here.
     """
 
     law: str

@@ -1,4 +1,8 @@
-"""What a release's runs say about every law: holds, refuted, declared or undetermined, with the bounds of what was tried."""
+"""What a release's runs say about every law, with the bounds of what was tried.
+
+A law *holds*, is *refuted*, or is *undetermined*. Of a law whose only violations are known ones it is said that they are
+*declared* (an entry of the baseline names them) or *bent* (a field of the followed profile explains them, no entry names them).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from kvproof.spec.vllm import baseline
 from kvproof.spec.vllm.baseline import Entry
 from kvproof.spec.vllm.runs import Breach, Case, Outcome
 
-Verdict = Literal["holds", "refuted", "declared", "undetermined"]
+Verdict = Literal["holds", "refuted", "declared", "bent", "undetermined"]
 
 NEVER = "its premise was never true"
 
@@ -40,7 +44,8 @@ class Finding:
 @frozen(slots=True)
 class Row:
     """One law on one release. ``judged``: how often its premise was true; ``broken``: violations that nothing declares;
-    ``declared``: those that the baseline declares; ``why``: the reason of an undetermined law.
+    ``declared``: those that the baseline declares; ``bent``: those that only the profile explains; ``why``: the reason of an
+    undetermined law.
     """
 
     law: str
@@ -48,6 +53,7 @@ class Row:
     judged: int
     broken: int = 0
     declared: int = 0
+    bent: int = 0
     why: str = ""
 
 
@@ -59,7 +65,7 @@ class Judged:
     subject: str
     judged: int
     broken: int = 0
-    declared: int = 0
+    bent: int = 0
     hidden: Mapping[str, int] = {}
     finding: Finding | None = None
 
@@ -82,6 +88,7 @@ class Tally:
     hidden: dict[str, Counter[str]] = field(factory=dict)
     broken: Counter[str] = field(factory=Counter)
     declared: Counter[str] = field(factory=Counter)
+    bent: Counter[str] = field(factory=Counter)
     differing: Counter[str] = field(factory=Counter)
     """Scope -> runs in which the release did something that the model does not predict."""
     unsupported: dict[str, str] = field(factory=dict)
@@ -120,6 +127,9 @@ class Tally:
                 self.declared[breach.law] += 1
                 self.used.add(entry.name)
                 continue
+            if breach.bent:
+                self.bent[breach.law] += 1
+                continue
             self.broken[breach.law] += 1
             best = self.candidates.get(breach.law)
             if best is None or outcome.operations < (best.outcome.operations if best.outcome else 0):
@@ -129,7 +139,7 @@ class Tally:
         """Add what another subject says about a law."""
         self.premises[judged.law] += judged.judged
         self.broken[judged.law] += judged.broken
-        self.declared[judged.law] += judged.declared
+        self.bent[judged.law] += judged.bent
         for what, count in judged.hidden.items():
             self.hidden.setdefault(judged.law, Counter())[f"{judged.subject}: {what}"] += count
         if judged.judged:
@@ -142,14 +152,14 @@ class Tally:
         return [self._row(law) for law in self.laws]
 
     def _row(self, law: Law) -> Row:
-        judged, broken, declared = self.premises[law.id], self.broken[law.id], self.declared[law.id]
+        judged, broken, declared, bent = (count[law.id] for count in (self.premises, self.broken, self.declared, self.bent))
         hidden = Counter(self.hidden.get(law.id, {}))
         if law.id in self.covered:
             hidden = Counter({what: count for what, count in hidden.items() if not what.startswith(NOT_RECORDED)})
         if broken:
-            return Row(law.id, "refuted", judged, broken, declared)
-        if declared:
-            return Row(law.id, "declared", judged, 0, declared)
+            return Row(law.id, "refuted", judged, broken, declared, bent)
+        if bent or declared:
+            return Row(law.id, "bent" if bent else "declared", judged, 0, declared, bent)
         if hidden:
             what, count = max(sorted(hidden.items()), key=lambda pair: pair[1])
             more = f" and {len(hidden) - 1} more reasons" if len(hidden) > 1 else ""

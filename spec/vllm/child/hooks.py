@@ -303,6 +303,7 @@ class Recorder:
             ("is a pooling request", request.sampling_params is None),
             ("gets its input piece by piece", getattr(request, "resumable", False)),
             ("has embeddings for a prompt", request.prompt_token_ids is None),
+            ("has no limit of tokens", request.max_tokens is None),
             ("has inputs that are no tokens", getattr(request, "mm_features", None)),
             ("has a cache salt", getattr(request, "cache_salt", None)),
             ("uses an adapter (LoRA)", getattr(request, "lora_request", None)),
@@ -344,7 +345,7 @@ class Recorder:
         _, index = self.steps.popleft()
         sampled, places = model_runner_output.sampled_token_ids, model_runner_output.req_id_to_index
         tokens = {
-            name: [int(token) for token in sampled[places[name]]] if sampled else []
+            name: [int(token) for token in sampled[places[name]]] if sampled is not None and len(sampled) else []
             for name in scheduler_output.num_scheduled_tokens
         }
         operation = self.begin("update", {"step": index, "sampled": tokens})

@@ -75,7 +75,7 @@ def walk(
         world = followed.oracle.shadow.world
         seen = followed.take(adapter, walker.propose(world) if legal else walker.disabled(world))
         if legal:
-            walker.observe(seen.moment)
+            walker.observe(seen.followed)
         if any(followed.oracle.finding(law).verdict is Verdict.REFUTED for law in until):
             break
     return followed

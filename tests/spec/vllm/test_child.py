@@ -79,6 +79,14 @@ def test_calls_may_carry_their_states_and_nothing_else_changes(process):
 
 
 @pytest.mark.vllm
+@pytest.mark.parametrize("scope", scopes.ALL, ids=lambda scope: scope.name)
+def test_the_scheduler_that_is_built_says_of_itself_what_was_asked_for(process, scope):
+    lines, end = run(process, scope.header(), [])
+    assert end == {"steps": 0, "skipped": 0}
+    assert read_bytes("\n".join([*lines, ""]).encode(), scope.name).header.config == scope.config
+
+
+@pytest.mark.vllm
 @pytest.mark.parametrize("process", VERSIONS, indirect=True)
 def test_every_release_runs_scripts_to_their_end_and_its_recordings_can_be_read(process):
     """A scope that a release lacks is named so; one in which it raises ends with that, and the next one runs."""
@@ -156,6 +164,21 @@ def test_what_does_not_apply_is_skipped_and_leaves_no_line(process):
 def test_the_same_script_gives_the_same_recording(process):
     script = [["submit", PROMPT, 9, 0], ["submit", PROMPT[:9], 9, 1], ["step"], ["update", 5], ["settle"]]
     assert run(process, HEADER, script) == run(process, HEADER, script)
+
+
+@pytest.mark.vllm
+def test_steps_overlap_and_a_scheduler_may_plan_on_tokens_not_sampled_yet(process):
+    ahead = {**HEADER["scheduler"], "concurrent_batches": 2}
+    script = [["submit", PROMPT, 4, 0], ["step"], ["step"], ["step"], ["update", 1], ["update", 2], ["settle"]]
+    planned = {}
+    for asynchronous in (False, True):
+        config = {**HEADER, "scheduler": {**ahead, "asynchronous": asynchronous}}
+        lines, end = run(process, config, script)
+        planned[asynchronous] = [entry["result"]["scheduled"] for entry in operations(lines) if entry["op"] == "step"]
+        assert end["skipped"] == 1
+        assert operations(lines)[-1]["state"]["requests"] == {}
+    assert planned[False][:2] == [{"r0": 13}, {}]
+    assert planned[True][:2] == [{"r0": 13}, {"r0": 1}]
 
 
 @pytest.mark.vllm

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-import importlib
+import importlib.util
 import json
 import os
 import subprocess
@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from kvproof.spec import recording as recordings
 from kvproof.spec.cli import main
 from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.recording import NoVllm, RecordingError, recording
@@ -64,6 +63,18 @@ class TestABlockOfCode:
             toys.step(late)
         assert (module.Scheduler.__init__, module.AsyncScheduler.__init__) == constructors
         assert len(names(tmp_path)) == 1
+
+    def test_an_import_that_fails_is_tried_again(self, tmp_path):
+        folder = tmp_path / "broken" / "vllm" / "v1" / "core" / "sched"
+        folder.mkdir(parents=True)
+        (folder / "scheduler.py").write_text("raise ImportError('not yet')\n")
+        with toys.toy_on_path(tmp_path / "broken"), recording(tmp_path / "out") as session:
+            with pytest.raises(ImportError, match="not yet"):
+                importlib.import_module(toys.MODULE)
+            (folder / "scheduler.py").write_text("Scheduler = 'no class'  # but there\n")
+            importlib.invalidate_caches()
+            importlib.import_module(toys.MODULE)
+        assert session.problems == [f"nothing was recorded: {toys.MODULE} has no class Scheduler"]
 
     def test_a_block_that_never_imports_it_leaves_nothing_behind(self, toy_path, tmp_path):
         before = list(sys.meta_path)
@@ -142,7 +153,7 @@ class TestABlockOfCode:
         assert len(session.files) == 1
 
     def test_without_vllm_there_is_nothing_to_record(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(recordings.importlib.util, "find_spec", lambda name: None)
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
         with pytest.raises(NoVllm, match="there is no vLLM to record"), recording(tmp_path):
             raise AssertionError
         assert issubclass(NoVllm, UserError)
@@ -275,6 +286,7 @@ class TestPytest:
         assert done.returncode == pytest.ExitCode.USAGE_ERROR
         assert "cannot be made" in done.stderr
 
+    @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="this Python has vLLM")
     def test_without_vllm_it_is_a_usage_error_too(self, tmp_path):
         arguments = ("-p", "kvproof.spec.recording_plugin", "--kvproof-record", str(tmp_path / "out"))
         done = run_pytest(tmp_path / "mine", *arguments, vllm=False)

@@ -15,13 +15,13 @@ MODULE = "vllm.v1.core.sched.scheduler"
 
 
 @contextmanager
-def toy_on_path() -> Iterator[None]:
-    """Let `import vllm` find the toy, and nothing of it stay."""
-    sys.path.insert(0, str(FAKE))
+def toy_on_path(folder: Path = FAKE) -> Iterator[None]:
+    """Let `import vllm` find the toy, or what a folder has in its place, and nothing of it stay."""
+    sys.path.insert(0, str(folder))
     try:
         yield
     finally:
-        sys.path.remove(str(FAKE))
+        sys.path.remove(str(folder))
         for name in [name for name in sys.modules if name.partition(".")[0] == "vllm"]:
             del sys.modules[name]
 

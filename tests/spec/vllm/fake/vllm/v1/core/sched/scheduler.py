@@ -84,7 +84,7 @@ class Pool:
         self.kv_event_queue: list[Any] = []
 
 
-class CacheManager:
+class KVCache:
     def __init__(self, blocks: int, size: int) -> None:
         self.block_pool = Pool(blocks, size)
         self.size = size
@@ -168,7 +168,7 @@ class CacheManager:
 
 class Scheduler:
     def __init__(self, blocks: int = 8, size: int = 2, budget: int = 6, running: int = 4, **settings: Any) -> None:
-        self.kv_cache_manager = CacheManager(blocks, size)
+        self.kv_cache_manager = KVCache(blocks, size)
         self.vllm_config = Bag(parallel_config=Bag(decode_context_parallel_size=1), max_concurrent_batches=1)
         self.connector = None
         self.requests: dict[str, Request] = {}

@@ -1,0 +1,130 @@
+"""The command line of conform: exit codes, what it prints, and a last line that reproduces."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kvproof.spec.cli import main
+from kvproof.spec.exits import ExitCode, UserError
+from kvproof.spec.vllm import matrix, releases
+from kvproof.spec.vllm.releases import Release
+
+from .pretending import opened
+
+HOWS = {"1.0": "holds", "2.0": "broken", "3.0": "unsupported"}
+
+
+@pytest.fixture(autouse=True)
+def pretended(monkeypatch):
+    """Releases 1.0, 2.0 and 3.0 that are pretended, run in this process."""
+
+    def find(name, *, cache=None, say=lambda text: None):
+        if name not in HOWS:
+            raise UserError(f"pip offers no vLLM {name}")
+        return Release(name, Path("nowhere"), "download", "pretended")
+
+    whole = matrix.perform_all
+    monkeypatch.setattr(releases, "find", find)
+    monkeypatch.setattr(
+        matrix,
+        "perform_all",
+        lambda work, processes, finished=lambda job: None, open_runner=None: whole(work, 1, finished, opened(HOWS)),
+    )
+
+
+def run(capsys, *words):
+    code = main(["conform", "vllm", *words, "--scope", "fa4-m4", "--steps", "30", "--law", "PC-3"])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_a_release_that_holds(capsys):
+    code, out, _ = run(capsys, "--version", "1.0")
+    assert code == ExitCode.HOLDS
+    assert "PC-3" in out
+    assert "verdict: holds" in out
+    assert out.splitlines()[-1] == "kvproof conform vllm --version 1.0 --seed 0 --steps 30 --scope fa4-m4 --law PC-3"
+
+
+def test_a_refuted_release_ends_with_the_line_that_reproduces_it(capsys, tmp_path):
+    code, out, _ = run(capsys, "--version", "2.0")
+    assert code == ExitCode.REFUTED
+    assert "vLLM 2.0: PC-3 does not hold" in out
+    last = out.splitlines()[-1]
+    assert last.startswith("kvproof conform vllm --version 2.0 --scope fa4-m4 --seed 0 --case 0 --law PC-3")
+    assert main(last.split()[1:]) == ExitCode.REFUTED
+    capsys.readouterr()
+
+
+def test_a_report_gives_a_script_that_reproduces(capsys, tmp_path):
+    code, out, _ = run(capsys, "--version", "2.0", "--report", str(tmp_path))
+    last = out.splitlines()[-1]
+    assert code == ExitCode.REFUTED
+    assert str(tmp_path / "vllm-2.0" / "PC-3.script.json") in last
+    assert main(last.split()[1:]) == ExitCode.REFUTED
+    document = json.loads((tmp_path / "conform.json").read_text())
+    assert document["verdict"] == "refuted"
+    capsys.readouterr()
+
+
+def test_a_matrix_has_a_column_per_release(capsys):
+    code, out, _ = run(capsys, "--versions", "1.0,2.0")
+    assert code == ExitCode.REFUTED
+    row = next(line for line in out.splitlines() if line.strip().startswith("PC-3"))
+    assert "holds" in row
+    assert "refuted" in row
+
+
+def test_only_what_is_new_in_head_fails(capsys):
+    assert run(capsys, "--base", "2.0", "--head", "1.0")[0] == ExitCode.HOLDS
+    code, out, _ = run(capsys, "--base", "1.0", "--head", "2.0")
+    assert code == ExitCode.REFUTED
+    assert "new in 2.0: PC-3: 1.0 is not refuted by it" in out
+
+
+def test_what_cannot_be_run_is_undetermined(capsys):
+    code, out, _ = run(capsys, "--version", "3.0")
+    assert code == ExitCode.UNDETERMINED
+    assert "scope fa4-m4 cannot be run: no such group" in out
+
+
+def test_json_is_the_same_for_the_same_seed(capsys):
+    first = run(capsys, "--version", "2.0", "--json")[1]
+    assert first == run(capsys, "--version", "2.0", "--json")[1]
+    document = json.loads(first)
+    (release,) = document["releases"]
+    assert release["laws"][0]["verdict"] == "refuted"
+    assert release["findings"][0]["case"]["format"] == "kvproof-conform-case"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "name what to judge by one of"),
+        (["--version", "1.0", "--installed"], "name what to judge by one of"),
+        (["--base", "1.0"], "--base and --head go together"),
+        (["--version", "9.9"], "pip offers no vLLM 9.9"),
+        (["--version", "1.0", "--baseline", "nowhere.json"], "cannot be read"),
+        (["--version", "1.0", "--script", "nowhere.json"], "cannot be read"),
+        (["--versions", "1.0,9.9"], "pip offers no vLLM 9.9"),
+    ],
+)
+def test_what_the_user_can_put_right_is_an_error(capsys, words, message):
+    code, _, err = run(capsys, *words)
+    assert code == ExitCode.ERROR
+    assert message in err
+
+
+def test_scopes_are_listed_with_what_they_leave_out(capsys):
+    assert main(["conform", "vllm", "--scope", "list"]) == ExitCode.HOLDS
+    out = capsys.readouterr().out
+    assert "leaves out" in out
+    assert "no scope has" in out
+
+
+def test_an_adapter_that_is_not_there_is_an_error(capsys):
+    assert main(["conform", "adapter", "kvproof.nowhere:Thing"]) == ExitCode.ERROR
+    assert main(["conform", "adapter", "kvproof.spec.exits:Nothing"]) == ExitCode.ERROR
+    assert main(["conform", "adapter", "kvproof"]) == ExitCode.ERROR
+    assert "MODULE" not in capsys.readouterr().out

@@ -1,0 +1,168 @@
+"""Releases side by side: the same cases for every one, tables, smallest cases, comparison, baselines."""
+
+import datetime
+import json
+from pathlib import Path
+
+import pytest
+
+from kvproof.spec import laws
+from kvproof.spec.exits import ExitCode, UserError
+from kvproof.spec.vllm import baseline, matrix, pages, shrink
+from kvproof.spec.vllm.matrix import Options
+from kvproof.spec.vllm.releases import Release
+
+from .pretending import opened
+
+TODAY = datetime.date(2026, 12, 1)
+QUICK = Options(steps=30, scope="fa4-m4", laws=("PC-3", "LV-9"), shrink_runs=3)
+
+
+def release(version):
+    return Release(version, Path("nowhere"), "download", "pretended")
+
+
+def judged(options, hows, entries=None):
+    runner = opened(hows)
+    return matrix.judge(options, [release(version) for version in hows], entries or {}, TODAY, open_runner=runner)
+
+
+def test_the_plan_is_the_same_for_the_same_seed_and_goes_through_the_scopes():
+    plan = matrix.plan(Options(steps=4000))
+    assert plan == matrix.plan(Options(steps=4000))
+    assert plan != matrix.plan(Options(steps=4000, seed=1))
+    names = [case.scope.name for case in plan]
+    assert len(set(names[:27])) == 27
+    assert any(name.startswith("random-") for name in names) == (len(names) > 3 * 27)
+
+
+def test_one_case_of_a_plan_is_run_again_by_its_number():
+    plan = matrix.plan(Options(steps=300, scope="fa4-m4-n2", seed=5))
+    for number, case in enumerate(plan):
+        assert matrix.plan(Options(scope="fa4-m4-n2", seed=5, number=number)) == (case,)
+        assert case.origin == f"--scope fa4-m4-n2 --seed 5 --case {number}"
+
+
+def test_deep_runs_draw_scopes_at_random_that_can_be_named_again():
+    plan = matrix.plan(Options(steps=9000))
+    random = [case for case in plan if case.scope.name.startswith("random-")]
+    assert len(random) > 20
+    case = random[0]
+    number = int(case.origin.rpartition(" ")[2])
+    assert matrix.plan(Options(scope=case.scope.name, number=number)) == (case,)
+
+
+def test_an_unknown_law_or_scope_is_named():
+    with pytest.raises(UserError, match="no law 'PC-33'"):
+        matrix.chosen_laws(("PC-33",))
+    with pytest.raises(UserError, match="no scope"):
+        matrix.plan(Options(scope="fa4-m5"))
+    assert {law.id for law in matrix.chosen_laws(("HO", "PC-1"))} == {law.id for law in laws.ALL if law.id[:2] == "HO"} | {
+        "PC-1"
+    }
+
+
+def test_a_release_that_holds_and_one_that_does_not():
+    good, bad = judged(QUICK, {"1.0": "holds", "2.0": "broken"})
+    assert good.row("PC-3").verdict == "holds"
+    assert good.verdict() is ExitCode.HOLDS
+    assert bad.refuted == ["PC-3"]
+    assert bad.verdict() is ExitCode.REFUTED
+    (finding,) = bad.findings
+    assert finding.outcome is not None
+    assert finding.outcome.lines
+    assert bad.runs == good.runs == len(matrix.plan(QUICK))
+
+
+@pytest.mark.parametrize("how", ["hangs", "crashes"])
+def test_a_hang_or_a_crash_refutes(how):
+    (table,) = judged(QUICK, {"1.0": how})
+    assert table.refuted == ["LV-9"]
+    assert table.failures
+
+
+def test_what_cannot_be_run_is_undetermined():
+    (table,) = judged(QUICK, {"1.0": "unsupported"})
+    assert table.verdict() is ExitCode.UNDETERMINED
+    assert table.unsupported == {"fa4-m4": "no such group"}
+    (table,) = judged(QUICK, {"1.0": "unusable"})
+    assert table.verdict() is ExitCode.UNDETERMINED
+    assert "torch" in table.unusable
+
+
+def test_a_law_that_was_never_judged_is_undetermined_if_it_is_asked_for():
+    (table,) = judged(Options(steps=30, scope="fa4-m4", laws=("CP-6",)), {"1.0": "holds"})
+    assert table.row("CP-6").verdict == "undetermined"
+    assert table.verdict(("CP-6",)) is ExitCode.UNDETERMINED
+    assert table.verdict() is ExitCode.HOLDS
+
+
+def test_head_fails_only_on_what_is_new():
+    runner = opened({"1.0": "broken", "2.0": "broken", "3.0": "holds"})
+    old, new, good = judged(QUICK, {"1.0": "broken", "2.0": "broken", "3.0": "holds"})
+    assert matrix.compare(old, new, release("1.0"), open_runner=runner).new == {}
+    assert matrix.compare(good, new, release("3.0"), open_runner=runner).new == {"PC-3": "3.0 is not refuted by it"}
+    assert matrix.compare(new, good, release("2.0"), open_runner=runner).new == {}
+
+
+def test_a_violation_of_another_kind_is_new_although_the_law_was_broken_before():
+    _, head = judged(QUICK, {"1.0": "broken", "2.0": "broken"})
+    # the base breaks the law somewhere, but not in the smallest case of the head
+    compared = matrix.compare(head, head, release("9.0"), open_runner=opened({"9.0": "holds"}))
+    assert compared.new == {"PC-3": f"its smallest case does not break the law on {head.version}"}
+
+
+def entry(**changes):
+    fields = {
+        "law": "PC-3",
+        "condition": {"message": "references"},
+        "source": "docs/findings/example.md",
+        "versions": ["2.0"],
+        "expires": "2100-01-01",
+        "witness": {"scope": "fa4-m4", "script": [["step"]]},
+    }
+    data = {"format": baseline.FORMAT, "version": 1, "entries": [fields | changes]}
+    return baseline.parsed(json.dumps(data).encode(), "some.json", laws.ALL)
+
+
+def test_a_declared_violation_does_not_fail():
+    (table,) = judged(QUICK, {"2.0": "broken"}, {"2.0": entry()})
+    assert table.row("PC-3").verdict == "declared"
+    assert table.verdict() is ExitCode.HOLDS
+    assert table.findings == ()
+
+
+def test_an_entry_that_excuses_nothing_of_this_kind_changes_nothing():
+    (table,) = judged(QUICK, {"2.0": "broken"}, {"2.0": entry(condition={"message": "another sentence"})})
+    assert table.row("PC-3").verdict == "refuted"
+
+
+def test_a_stale_entry_is_named_and_undetermined():
+    (table,) = judged(QUICK, {"2.0": "holds"}, {"2.0": entry()})
+    assert table.verdict() is ExitCode.UNDETERMINED
+    assert "PC-3 (docs/findings/example.md): its witness does not break the law any more" in table.stale
+
+
+def test_an_expired_entry_is_named_and_undetermined():
+    (table,) = judged(QUICK, {"2.0": "broken"}, {"2.0": entry(expires="2026-12-01")})
+    assert table.verdict() is ExitCode.UNDETERMINED
+    assert table.expired == ("PC-3 (docs/findings/example.md) of 2026-12-01",)
+
+
+def test_a_report_has_a_page_a_script_and_the_recording(tmp_path):
+    (table,) = judged(QUICK, {"2.0": "broken"})
+    (page,) = pages.write(table, tmp_path, "--version 2.0")
+    assert sorted(file.name for file in page.parent.iterdir()) == ["PC-3.md", "PC-3.ndjson.gz", "PC-3.script.json"]
+    text = page.read_text()
+    for part in ("# PC-3 does not hold on vLLM 2.0", "## Geometry", "## Operations", "## Expected and actual", "Law PC-3"):
+        assert part in text
+    assert (
+        text.splitlines()[-1].strip()
+        == f"kvproof conform vllm --version 2.0 --script {page.parent / 'PC-3.script.json'} --law PC-3"
+    )
+    again = pages.write(table, tmp_path / "again", "--version 2.0")
+    assert (again[0].parent / "PC-3.ndjson.gz").read_bytes() == (page.parent / "PC-3.ndjson.gz").read_bytes()
+
+
+def test_the_bound_of_runs_while_shrinking_is_kept():
+    assert matrix.QUICK_SHRINK_RUNS < shrink.MAX_RUNS == matrix.SHRINK_RUNS
