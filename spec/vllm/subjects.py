@@ -307,7 +307,10 @@ def _fewer_appends(release: Release, subject: Subject, law: Law, found: Found) -
     config = found.arguments.resolve(subject.with_rows)
 
     def broken(actions: Sequence[AppendRows]) -> Evidence | None:
-        answers = release.rows({**header(config, None), "max_running": _rows_of(config)}, _asked(actions))
+        try:
+            answers = release.rows({**header(config, None), "max_running": _rows_of(config)}, _asked(actions))
+        except (ReleaseLacks, ReleaseRaised):
+            return None
         assert law.check is not None
         *_, last = moments(config, actions, answers)
         return next((evidence for evidence in law.check(last) or () if not _bent(law, config, evidence)), None)
