@@ -42,7 +42,7 @@ class Hit:
     length: int
     lists: list[list[int]]
     longest: int
-    """What attention alone would have hit."""
+    """The longest hit of one attention group, which another one may have cut short."""
 
 
 @dataclass
@@ -196,12 +196,11 @@ class PagedCache:
         """Find the longest prefix at which every group can resume. The last token is always computed."""
         request = self.requests[name]
         found: list[list[int]] = [[] for _ in self.layouts]
-        reach = self.limit(request) if self.caching and request.reads_cache else 0
+        reach, longest = self.limit(request) if self.caching and request.reads_cache else 0, 0
         for group in self.groups("attention"):
             length, found[group] = self.match(request, group, self.limit(request))
-            reach = min(reach, length)
-        longest = reach
-        reach -= reach % self.alignment
+            longest = max(longest, length - length % self.alignment)
+            reach = min(reach, length - length % self.alignment)
         while reach and not all(self.key(request, group, reach) in self.pool.index for group in self.groups("state")):
             reach -= self.alignment
         for group in self.groups("attention"):
@@ -253,7 +252,7 @@ class PagedCache:
     def allocate(
         self, name: int, amount: int, *, lookahead: int = 0, reserved: int = 0, whole: bool = False
     ) -> list[list[int]] | None:
-        """Get a request the blocks to compute ``amount`` tokens, or None if there are not enough; returns those taken.
+        """Get a request the blocks to compute ``amount`` tokens, or None if there are not enough; returns the new entries.
 
         A waiting one adopts the hit of the lookup before. ``reserved`` blocks stay free; ``whole`` asks that all its known
         tokens would fit.
@@ -302,19 +301,17 @@ class PagedCache:
             request.registered[group] += hit.length // self.layouts[group].span
 
     def grow(self, request: Request, group: int, hit: Hit, end: int, slots: int) -> list[int]:
-        """Make a table long enough; where a hit ends inside a block, the rest is written into a private copy."""
-        table, taken = request.tables[group], []
+        """Make a table long enough and return its new entries; where a hit ends inside a block, the rest goes into a copy."""
+        table, held = request.tables[group], len(request.tables[group])
         if self.layouts[group].kind == "attention":
-            if hit.length % self.layouts[group].span:
-                taken.append(self.copy_on_write(table, group))
+            copied = [self.copy_on_write(table, group)] if hit.length % self.layouts[group].span else []
             while len(table) < self.columns(group, slots):
                 table.append(self.pool.take())
-                taken.append(table[-1])
-        elif len(table) < self.columns(group, end):
-            table += [NULL] * (self.columns(group, end) - 1 - len(table))
+            return copied + table[held:]
+        if held < self.columns(group, end):
+            table += [NULL] * (self.columns(group, end) - 1 - held)
             table.append(self.pool.take())
-            taken.append(table[-1])
-        return taken
+        return table[held:]
 
     def copy_on_write(self, table: list[int], group: int) -> int:
         """Replace the last, shared block by a copy. Both are held until the copy is handed to the worker."""
@@ -357,22 +354,22 @@ class PagedCache:
     def register(self, request: Request, group: int, start: int) -> None:
         """Register what a request has computed: full blocks and the end of its prompt, or the state at the end of a chunk."""
         span, table = self.layouts[group].span, request.tables[group]
-        end = min(request.computed, len(request.tokens))
+        end = self.settled(request, group)
         if self.layouts[group].kind == "state":
             if end % span == 0:
                 self.pool.register(self.key(request, group, end), table[-1], end)
             return
-        for column in range(request.registered[group], self.full_columns(group, end)):
+        for column in range(request.registered[group], end // span):
             boundary = (column + 1) * span
             self.pool.register(self.key(request, group, boundary), table[column], boundary)
-        request.registered[group] = max(request.registered[group], self.full_columns(group, end))
+        request.registered[group] = max(request.registered[group], end // span)
         tail = (request.prompt - 1) // self.unit * self.unit
         if tail % span and start <= tail <= end:
             self.pool.register(self.key(request, group, tail), table[tail // span], tail)
 
-    def full_columns(self, group: int, tokens: int) -> int:
-        """Return how many leading blocks are full."""
-        return tokens // self.layouts[group].span
+    def settled(self, request: Request, group: int) -> int:
+        """Return how many tokens of a request a group may register: those that it holds and that are known."""
+        return min(request.computed, len(request.tokens), len(request.tables[group]) * self.layouts[group].span)
 
     # --- the index ------------------------------------------------------------------------------------------------
 
