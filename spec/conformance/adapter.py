@@ -118,7 +118,11 @@ class HostState:
     queued: Sequence[Transfer] | None = None
     """Stores chosen when a request finished, for the next step."""
     cursors: Mapping[int, Sequence[int]] | None = None
+    """Per request that the store side knows: entries of each group that were considered for storing."""
+    cursor: int | None = None
+    """The last device block that the lazy walk passed, -1: none."""
     counters: Mapping[str, int] | None = None
+    """What became of handoffs, by the names of ``core.offload.state.Counters``, and ``load_blocks``."""
 
 
 @frozen(slots=True)
@@ -148,11 +152,29 @@ class State:
 
 
 @frozen(slots=True)
+class Announcement:
+    """One announcement of a tier's key map: ``core.records.Event`` with the prefix ids of ``prefix_id`` in place of nodes.
+
+    ``parent`` is the prefix before the payload, empty without one.
+    """
+
+    kind: str
+    medium: str
+    group: int = -1
+    prefix: str = ""
+    boundary: int = -1
+    parent: str = ""
+    tokens: tuple[int, ...] = ()
+    size: int = 0
+
+
+@frozen(slots=True)
 class Observation:
     """What came of one action: a refusal, or an answer; and what is shown of the state after it.
 
     ``refusal`` is the implementation's own message (an exception, an error code) when it did not perform the action. ``result``
-    are fields of ``core.records.Record`` by name, as far as they are shown.
+    are fields of ``core.records.Record`` by name, as far as they are shown; ``events`` are Announcements, and ``store_meta`` has
+    prefix ids where the record has nodes.
     """
 
     result: Mapping[str, object] = field(factory=dict)

@@ -1,0 +1,134 @@
+"""What an implementation answered, taken into the world: the parts that only answers show (hits, copies, handoffs, stores)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from attrs import evolve
+
+from kvproof.core import actions as act
+from kvproof.core.actions import Action
+from kvproof.core.offload.state import NONE, Host, Load, PendingHit, Stage, Store
+from kvproof.core.records import Record
+from kvproof.core.world import Hit, World
+from kvproof.spec import ground, ground_host
+
+
+def taken_in(world: World, action: Action, record: Record, changed: Collection[str]) -> World:
+    """Return a world in which the answer to an action stands where the model remembers it.
+
+    ``changed`` are the fields that differ from the prediction. States that are shown come first and are not touched.
+    """
+    if isinstance(action, act.Lookup):
+        return _hit(world, action, record)
+    if isinstance(action, act.Drain):
+        return _drained(world, record, changed)
+    if isinstance(action, act.BuildMetadata):
+        return _built(world, record)
+    if isinstance(action, act.LookupExternal):
+        return _pinned(world, action, record)
+    if isinstance(action, act.Allocate) and action.load and "pairs" in changed:
+        return _loading(world, action, record)
+    if isinstance(action, act.Finish) and changed & {"store_device", "store_host", "store_meta"}:
+        return _queued(world, record)
+    if isinstance(action, act.ReadCounters) and world.host is not None:
+        return evolve(world, host=evolve(world.host, drained=world.host.counters))
+    return world
+
+
+def _hit(world: World, action: act.Lookup, record: Record) -> World:
+    hit = Hit(action.request, record.local, record.lists, record.junction, record.diverged)
+    requests = tuple(
+        evolve(request, junction=record.junction) if request.request == action.request else request
+        for request in world.requests
+    )
+    return evolve(world, hit=hit, requests=requests)
+
+
+def _drained(world: World, record: Record, changed: Collection[str]) -> World:
+    plan = world.plan
+    parts: dict[str, Any] = {}
+    if "copies" in changed:
+        parts["copies"] = record.copies
+    if "handoffs" in changed and world.host is not None:
+        parts["drained"] = record.handoffs
+    if "zeroed" in changed:
+        groups = {block: group for group, block in plan.zero}
+        parts["zero"] = tuple((groups.get(block, _group_of(world, block)), block) for block in record.zeroed)
+    return evolve(world, plan=evolve(plan, **parts)) if parts else world
+
+
+def _group_of(world: World, block: int) -> int:
+    """Return the group in whose tables a block stands, 0 if in none."""
+    for request in world.requests:
+        for group, state in enumerate(request.groups):
+            if block in state.table:
+                return group
+    return 0
+
+
+def _built(world: World, record: Record) -> World:
+    """Put the store and the loads that a step's metadata names where they wait for the worker."""
+    host = world.host
+    if host is None:
+        return world
+    plan = evolve(world.plan, store=record.store_event, load=record.load_event)
+    if record.store_event != NONE:
+        built = Store(record.store_event, record.store_device, record.store_host, record.store_meta)
+        known = ground_host.store_of(host, built.event)
+        if known is None or (known.device, known.host, known.meta) != (built.device, built.host, built.meta):
+            others = tuple(store for store in host.stores if store.event != built.event)
+            host = evolve(host, stores=(*others, built), queued=(), next_store=max(host.next_store, built.event + 1))
+    if record.load_event != NONE:
+        host = evolve(host, loads=tuple(_named(load, record) for load in host.loads))
+        host = evolve(host, next_load=max(host.next_load, record.load_event + 1))
+    return evolve(world, host=_noted(host, record), plan=plan)
+
+
+def _named(load: Load, record: Record) -> Load:
+    if load.request in record.load_requests and load.stage is Stage.WAITING:
+        return evolve(load, event=record.load_event, stage=Stage.BUILT)
+    return load
+
+
+def _noted(host: Host, record: Record) -> Host:
+    new = tuple(notice for notice in record.notices if notice not in host.notices)
+    return evolve(host, notices=(*host.notices, *new)) if new else host
+
+
+def _pinned(world: World, action: act.LookupExternal, record: Record) -> World:
+    host = world.host
+    if host is None:
+        return world
+    others = tuple(hit for hit in host.pending if hit.request != action.request)
+    known = ground_host.pending_of(host, action.request)
+    if record.external and (known is None or (known.length, known.lists) != (record.external, record.lists)):
+        host = evolve(host, pending=(*others, PendingHit(action.request, action.start, record.external, record.lists)))
+    return evolve(world, host=_noted(host, record))
+
+
+def _loading(world: World, action: act.Allocate, record: Record) -> World:
+    host = world.host
+    if host is None or ground.request_of(world, action.request) is None:
+        return world
+    device, blocks = tuple(pair[2] for pair in record.pairs), tuple(pair[3] for pair in record.pairs)
+    known = ground_host.load_of(host, action.request)
+    if known is not None and (known.device, known.host) == (device, blocks):
+        return world
+    load = Load(action.request, device, blocks, start=action.local)
+    if known is not None:
+        load = evolve(known, device=device, host=blocks)
+    others = tuple(other for other in host.loads if other.request != action.request)
+    return evolve(world, host=evolve(host, loads=(*others, load)))
+
+
+def _queued(world: World, record: Record) -> World:
+    """Put what a finished request left to be stored where the next step takes it up."""
+    host = world.host
+    if host is None or not host.queued:
+        return world
+    last = evolve(host.queued[-1], device=record.store_device, host=record.store_host, meta=record.store_meta)
+    if not record.store_device:
+        return world
+    return evolve(world, host=evolve(host, queued=(*host.queued[:-1], last)))

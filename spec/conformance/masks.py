@@ -1,0 +1,268 @@
+"""Which parts of a moment laws may see: what an adapter does not show is hidden, what follows from the actions never is.
+
+Every masked object is a new one with hidden parts of its own, so that no two unknown things are taken for the same by ``is``;
+where nothing of an object is hidden it stays the very same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from attrs import evolve, frozen
+
+from kvproof.core import actions as act
+from kvproof.core.actions import Action
+from kvproof.core.config import Config
+from kvproof.core.offload.state import Host
+from kvproof.core.pool import Pool
+from kvproof.core.records import Record
+from kvproof.core.world import GroupState, Hit, Plan, Request, Step, World
+from kvproof.spec.conformance.adapter import Shows
+from kvproof.spec.conformance.hidden import Hidden
+
+FIELDS: dict[type[Action], dict[str, Shows]] = {
+    act.Lookup: dict.fromkeys(("local", "lists", "junction", "diverged"), Shows.HITS),
+    act.LookupExternal: {"external": Shows.HITS, "lists": Shows.HITS, "notices": Shows.COUNTERS},
+    act.Allocate: {
+        **dict.fromkeys(
+            (
+                *("admitted", "demand", "free_before", "new_blocks", "external_blocks", "taken", "relocated", "adopted"),
+                "pairs",
+            ),
+            Shows.ADMISSION,
+        ),
+        **dict.fromkeys(("queries", "hits"), Shows.COUNTERS),
+    },
+    act.Drain: {
+        "copies": Shows.COPIES,
+        "handoffs": Shows.HANDOFFS,
+        "zeroed": Shows.ZEROED,
+        "destinations": Shows.ZEROED,
+    },
+    act.BuildMetadata: {
+        **dict.fromkeys(
+            (
+                *("store_event", "store_device", "store_host", "store_meta"),
+                *("load_event", "load_device", "load_host", "load_requests", "flush"),
+            ),
+            Shows.TRANSFERS,
+        ),
+        "outcomes": Shows.HANDOFFS,
+        "notices": Shows.COUNTERS,
+    },
+    act.Dispatch: {"local_lengths": Shows.ROWS, "pending_work": Shows.TRANSFERS},
+    act.Execute: {"branches": Shows.ROWS},
+    act.Output: {"preempted": Shows.ADMISSION, "lost": Shows.COUNTERS},
+    act.Finish: {
+        "deferred": Shows.ADMISSION,
+        "tails": Shows.HANDOFFS,
+        **dict.fromkeys(("offered", "store_device", "store_host", "store_meta", "pending_work"), Shows.TRANSFERS),
+    },
+    act.ResetCache: {"done": Shows.ADMISSION},
+    act.ResetHost: {"done": Shows.ADMISSION},
+    act.CompleteStore: {"done": Shows.ADMISSION, "pending_work": Shows.TRANSFERS},
+    act.CompleteLoad: {"freed": Shows.ADMISSION},
+    act.ReadCounters: {"counters": Shows.COUNTERS, "gauge": Shows.COUNTERS},
+}
+"""Per action the fields of its record that an implementation decides, and the capability that shows each.
+
+All other fields follow from the actions, or are not used by the action.
+"""
+
+REQUIRED: dict[type[Action], dict[str, Shows]] = {
+    action: {name: FIELDS[action][name] for name in names}
+    for action, names in {
+        act.Lookup: ("local", "lists"),
+        act.LookupExternal: ("external", "lists"),
+        act.Allocate: ("admitted",),
+        act.Drain: ("copies", "handoffs", "zeroed"),
+        act.ReadCounters: ("counters",),
+    }.items()
+}
+"""Fields without which a capability would mean nothing: an adapter that declares it shows them."""
+
+CONTENTS: frozenset[Shows] = frozenset((Shows.TABLES, Shows.COPIES))
+DERIVED: frozenset[Shows] = frozenset((Shows.TABLES, Shows.KEYS, Shows.REFERENCES))
+HOSTED: frozenset[Shows] = frozenset((Shows.HOST, Shows.TRANSFERS, Shows.COUNTERS, Shows.HANDOFFS))
+_INTERNAL: tuple[str, ...] = (
+    *("partial_index", "partial_source", "allocated", "retired", "tail_block", "tail_boundary"),
+    *("checkpoint_position", "checkpoint_column"),
+)
+
+
+@frozen(slots=True)
+class Mask:
+    """What one adapter shows under one configuration."""
+
+    config: Config
+    shows: frozenset[Shows]
+    whole: bool
+    """Nothing of a world is hidden."""
+    absent: frozenset[str] = frozenset()
+    """Parts that a declared capability could show and this adapter does not, such as ``host keys``."""
+
+    @classmethod
+    def of(cls, config: Config, shows: Iterable[Shows], absent: Iterable[str] = ()) -> Mask:
+        """Return the mask of an adapter."""
+        shown, missing = frozenset(shows), frozenset(absent)
+        needed = set(Shows) - {Shows.GEOMETRY, Shows.ADMISSION, Shows.EVENTS}
+        if config.offload is None:
+            needed -= {Shows.HOST, Shows.TRANSFERS, Shows.COUNTERS}
+        return cls(config, shown, needed <= shown and not missing, missing)
+
+    def lacks(self, *needed: Shows) -> str:
+        """Return the name of the first capability that is missing, empty if none is."""
+        return next((capability.value for capability in needed if capability not in self.shows), "")
+
+    def derived(self) -> str:
+        """Return what is missing for the model's own bookkeeping to be that of the implementation, empty if nothing is."""
+        return self.lacks(Shows.TABLES, Shows.KEYS, Shows.REFERENCES)
+
+    def contents(self) -> str:
+        """Return what is missing to follow the bytes on the device, empty if nothing is."""
+        transfers = () if self.config.offload is None else (Shows.TRANSFERS,)
+        return self.lacks(Shows.TABLES, Shows.COPIES, *transfers)
+
+    # --- worlds -------------------------------------------------------------------------------------------------------
+
+    def world(self, world: World) -> World:
+        """Return a world in which everything is hidden that is not shown."""
+        if self.whole:
+            return world
+        changes: dict[str, Any] = {"pool": self._pool(world.pool)}
+        what = self.contents()
+        if what:
+            changes["contents"] = Hidden(what)
+        if self.lacks(Shows.TABLES, Shows.INTERNALS, Shows.KEYS, Shows.REFERENCES, Shows.HITS):
+            changes["requests"] = tuple(self._request(request) for request in world.requests)
+        if world.hit is not None and self.lacks(Shows.HITS):
+            changes["hit"] = self._hit(world.hit)
+        if self.lacks(Shows.COPIES, Shows.ZEROED, Shows.HANDOFFS, Shows.TRANSFERS, *DERIVED):
+            changes["plan"] = self._plan(world.plan)
+        if self.lacks(Shows.COPIES, Shows.ZEROED, Shows.TRANSFERS):
+            changes["steps"] = tuple(self._step(step) for step in world.steps)
+        if self.lacks(Shows.TABLES):
+            changes["deferred"] = Hidden(Shows.TABLES.value)
+        if world.host is not None and (self.absent or not HOSTED <= self.shows):
+            changes["host"] = self._host(world.host)
+        return evolve(world, **changes)
+
+    def without_worker(self, world: World) -> World:
+        """Return a world whose worker is hidden, too, unless the rows are shown: for laws about the worker itself."""
+        return evolve(world, worker=Hidden(Shows.ROWS.value)) if self.lacks(Shows.ROWS) else world
+
+    def _pool(self, pool: Pool) -> Pool:
+        changes: dict[str, Any] = {}
+        if self.lacks(Shows.REFERENCES):
+            changes["ref"] = Hidden(Shows.REFERENCES.value)
+        if self.lacks(Shows.FREE_QUEUE):
+            changes["free"] = Hidden(Shows.FREE_QUEUE.value)
+        if self.lacks(Shows.KEYS):
+            changes |= _no_keys(Shows.KEYS.value)
+        elif self.derived():
+            changes["next_seq"] = Hidden(self.derived())
+        return evolve(pool, **changes) if changes else pool
+
+    def _request(self, request: Request) -> Request:
+        hits = {"junction": Hidden(Shows.HITS.value)} if self.lacks(Shows.HITS) else {}
+        return evolve(request, groups=tuple(self._state(state) for state in request.groups), **hits)
+
+    def _state(self, state: GroupState) -> GroupState:
+        changes: dict[str, Any] = {}
+        if self.lacks(Shows.TABLES):
+            changes["table"] = Hidden(Shows.TABLES.value)
+        if self.lacks(Shows.INTERNALS):
+            changes["num_cached"] = Hidden(Shows.INTERNALS.value)
+        what = self.derived()
+        if what:
+            changes |= {name: Hidden(what) for name in _INTERNAL}
+        return evolve(state, **changes) if changes else state
+
+    def _hit(self, hit: Hit) -> Hit:
+        unknown: dict[str, Any] = {name: Hidden(Shows.HITS.value) for name in ("local", "lists", "junction", "diverged")}
+        return evolve(hit, **unknown)
+
+    def _plan(self, plan: Plan) -> Plan:
+        parts = {"copies": Shows.COPIES, "zero": Shows.ZEROED, "handoffs": Shows.HANDOFFS, "drained": Shows.HANDOFFS}
+        changes: dict[str, Any] = {name: Hidden(shown.value) for name, shown in parts.items() if self.lacks(shown)}
+        what = self.derived()
+        if what:
+            changes |= {name: Hidden(what) for name in ("cached", "undo")}
+        if self.config.offload is not None and self.lacks(Shows.TRANSFERS):
+            changes |= {name: Hidden(Shows.TRANSFERS.value) for name in ("store", "load")}
+        return evolve(plan, **changes) if changes else plan
+
+    def _step(self, step: Step) -> Step:
+        parts = {"copies": Shows.COPIES, "zero": Shows.ZEROED}
+        changes: dict[str, Any] = {name: Hidden(shown.value) for name, shown in parts.items() if self.lacks(shown)}
+        if self.config.offload is not None and self.lacks(Shows.TRANSFERS):
+            changes |= {name: Hidden(Shows.TRANSFERS.value) for name in ("store", "load")}
+        return evolve(step, **changes) if changes else step
+
+    def _host(self, host: Host) -> Host:
+        changes: dict[str, Any] = {}
+
+        def hide(what: str, *names: str) -> None:
+            if what:
+                changes.update({name: Hidden(what) for name in names})
+
+        own, moved, counted = Shows.HOST, Shows.TRANSFERS, Shows.COUNTERS
+        hide(self.contents() or self.lacks(own), "contents")
+        hide(self.lacks(moved), "loads", "abandoned_loads", "stores", "abandoned_stores", "queued", "in_flight")
+        hide(self.lacks(moved), "next_store", "next_load")
+        hide(self.lacks(own), "pending", "cursor")
+        hide(self.lacks(own, moved), "tracks")
+        hide(self.lacks(counted), "counters", "drained", "load_blocks", "notices")
+        for part in self.absent & _HOST_PARTS.keys():
+            hide(part, *_HOST_PARTS[part])
+        changes["pool"] = self._host_pool(host.pool)
+        return evolve(host, **changes)
+
+    def _host_pool(self, pool: Pool) -> Pool:
+        own = self.lacks(Shows.HOST)
+        changes: dict[str, Any] = {}
+        for part, name in (("host references", "ref"), ("host free queue", "free")):
+            what = own or (part if part in self.absent else "")
+            if what:
+                changes[name] = Hidden(what)
+        what = own or ("host keys" if "host keys" in self.absent else "")
+        if what:
+            changes |= _no_keys(what)
+        return evolve(pool, **changes) if changes else pool
+
+    # --- records ------------------------------------------------------------------------------------------------------
+
+    def record(self, action: Action, record: Record, unsure: Iterable[str] = ()) -> Record:
+        """Return a record in which everything is hidden that is not shown; ``unsure``: fields that the adapter left out."""
+        changes: dict[str, Any] = {
+            name: Hidden(capability.value)
+            for name, capability in FIELDS.get(type(action), {}).items()
+            if capability not in self.shows
+        }
+        if self.config.events and self.lacks(Shows.EVENTS):
+            changes["events"] = Hidden(Shows.EVENTS.value)
+        if isinstance(action, act.Execute) and self.contents():
+            changes["reads"] = Hidden(self.contents())
+        for name in unsure:
+            if name not in changes:
+                changes[name] = Hidden(f"{type(action).__name__}.{name}")
+        return evolve(record, **changes) if changes else record
+
+
+_HOST_PARTS: dict[str, tuple[str, ...]] = {
+    "host pins": ("pending",),
+    "host loads": ("loads",),
+    "host abandoned loads": ("abandoned_loads",),
+    "host stores": ("stores", "in_flight"),
+    "host abandoned stores": ("abandoned_stores",),
+    "host queued stores": ("queued", "in_flight"),
+    "host cursors": ("tracks",),
+    "host counters": ("counters", "drained", "load_blocks", "notices"),
+    "lazy cursor": ("cursor",),
+}
+"""Parts of a host state that may be missing, and what of the host side is then hidden."""
+
+
+def _no_keys(what: str) -> dict[str, Any]:
+    return {name: Hidden(what) for name in ("key_node", "key_group", "key_tokens", "entries", "next_seq")}

@@ -1,0 +1,123 @@
+"""Two languages: block ids and prefix ids of an implementation, and those of the model."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from kvproof.core import prefixes
+from kvproof.core.prefixes import NO_NODE, Prefixes
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+STRANGE = -1
+"""The token of the made-up nodes of a prefix that nobody ever had; their roots have contexts below it."""
+
+
+@define(slots=True)
+class Blocks:
+    """Block ids of one tier: the implementation's, and the model's, whose null block is 0.
+
+    An id keeps its number where that is one of the pool's and nobody else has it; others are renamed in the order in which they
+    are first seen. What finds no number left keeps its own, which no pool has: laws then see a block out of range.
+    """
+
+    num_blocks: int
+    null: int = 0
+    _inward: dict[int, int] = field(factory=dict)
+    _outward: dict[int, int] = field(factory=dict)
+    _lowest: int = 1
+
+    def __attrs_post_init__(self) -> None:
+        self._name(self.null, 0)
+
+    @property
+    def plain(self) -> bool:
+        """Tell whether no id was renamed so far and the null block is 0, so that ids need no translation."""
+        return self.null == 0 and all(here == there for there, here in self._inward.items())
+
+    def inward(self, block: int) -> int:
+        """Return the model's id of a block of the implementation."""
+        known = self._inward.get(block)
+        if known is not None:
+            return known
+        if 0 < block < self.num_blocks and block not in self._outward:
+            return self._name(block, block)
+        while self._lowest in self._outward:
+            self._lowest += 1
+        return self._name(block, self._lowest if self._lowest < self.num_blocks else block)
+
+    def outward(self, block: int) -> int:
+        """Return the implementation's id of a block of the model; one never seen has its own."""
+        return self._outward.get(block, block)
+
+    def all_inward(self, blocks: Iterable[int]) -> tuple[int, ...]:
+        """Return the model's ids of blocks of the implementation."""
+        return tuple([self.inward(block) for block in blocks])
+
+    def lists_inward(self, lists: Iterable[Iterable[int]]) -> tuple[tuple[int, ...], ...]:
+        """Return lists of blocks in the model's ids."""
+        return tuple([self.all_inward(blocks) for blocks in lists])
+
+    def _name(self, there: int, here: int) -> int:
+        self._inward[there] = here
+        self._outward[here] = there
+        return here
+
+
+@define(slots=True)
+class Digests:
+    """The prefix ids of every node of one growing prefix table, both ways (``adapter.prefix_id``)."""
+
+    _ids: list[str] = field(factory=list)
+    _states: list[_Hash] = field(factory=list)
+    _nodes: dict[tuple[str, int], int] = field(factory=dict)
+    _depths: dict[str, int] = field(factory=dict)
+    _strange: int = 0
+
+    def of(self, table: Prefixes, node: int) -> str:
+        """Return the prefix id of a node; the roots have that of no tokens."""
+        self._learn(table)
+        return self._ids[node]
+
+    def known(self, table: Prefixes, prefix: str, boundary: int | None = None) -> int | None:
+        """Return the node of a prefix id at a boundary (None: whatever its boundary is), None if nobody ever had it."""
+        self._learn(table)
+        depth = self._depths.get(prefix) if boundary is None else boundary
+        return None if depth is None else self._nodes.get((prefix, depth))
+
+    def node(self, table: Prefixes, prefix: str, boundary: int) -> tuple[Prefixes, int]:
+        """Return the node of a prefix id at a boundary, and the table that has it.
+
+        For a prefix that nobody ever had a path of its own is made up: no token of it is anybody's.
+        """
+        found = self.known(table, prefix, boundary)
+        if found is not None:
+            return table, found
+        self._strange += 1
+        table, node = prefixes.extend(table, NO_NODE, (STRANGE - self._strange, *(STRANGE,) * boundary))
+        self._learn(table)
+        self._ids[node] = prefix
+        self._nodes[(prefix, boundary)] = node
+        self._depths.setdefault(prefix, boundary)
+        return table, node
+
+    def _learn(self, table: Prefixes) -> None:
+        """Note the ids of the nodes that the table got since the last time; a node never changes."""
+        ids, states, nodes = self._ids, self._states, self._nodes
+        for node in range(len(ids), len(table.parent)):
+            parent, token, depth = table.parent[node], table.token[node], table.depth[node]
+            if parent == NO_NODE:
+                state = hashlib.sha256(f"{token}:".encode() if token else b"")
+            else:
+                state = states[parent].copy()
+                state.update(b"%d" % token if depth == 1 else b",%d" % token)
+            prefix = state.hexdigest()[:12]
+            ids.append(prefix)
+            states.append(state)
+            if nodes.setdefault((prefix, depth), node) == node:
+                self._depths.setdefault(prefix, depth)

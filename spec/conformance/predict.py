@@ -1,0 +1,123 @@
+"""What the model makes of an action, with the free blocks that the implementation was seen to take (eviction order is policy)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, SupportsIndex, overload
+
+from attrs import evolve
+
+from kvproof.core.actions import Action, Allocate, BuildMetadata, Finish
+from kvproof.core.pool import Pool
+from kvproof.core.world import Request, World
+from kvproof.spec import ground, judge
+from kvproof.spec.laws.base import Moment
+
+Lists = tuple[tuple[int, ...], ...]
+
+
+class Steered(tuple[int, ...]):
+    """A free queue in which the wanted blocks come first, in the order in which they are wanted, whatever joins it.
+
+    An allocation that frees windows puts their blocks in front of the queue before it takes any; ordering the queue once, before
+    the allocation, would not do.
+    """
+
+    wanted: tuple[int, ...]
+
+    @classmethod
+    def of(cls, blocks: tuple[int, ...], wanted: tuple[int, ...]) -> Steered:
+        """Return a queue of these blocks."""
+        there = set(blocks)
+        first = [block for block in wanted if block in there]
+        ahead = set(first)
+        queue = cls((*first, *(block for block in blocks if block not in ahead)))
+        queue.wanted = wanted
+        return queue
+
+    def __add__(self, other: tuple[Any, ...]) -> tuple[Any, ...]:
+        return Steered.of((*self, *other), self.wanted)
+
+    def __radd__(self, other: tuple[int, ...]) -> tuple[int, ...]:
+        return Steered.of((*other, *self), self.wanted)
+
+    @overload
+    def __getitem__(self, at: SupportsIndex) -> int: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[int, ...]: ...
+    def __getitem__(self, at: SupportsIndex | slice) -> int | tuple[int, ...]:
+        found = tuple.__getitem__(self, at)
+        return Steered.of(found, self.wanted) if isinstance(found, tuple) else found
+
+
+def steered(pool: Pool, wanted: tuple[int, ...]) -> Pool:
+    """Return a pool whose next blocks are the wanted ones, as far as they are free then."""
+    return evolve(pool, free=Steered.of(pool.free, wanted))
+
+
+def settled(world: World) -> World:
+    """Return a world whose free queues are plain ones again."""
+    if isinstance(world.pool.free, Steered):
+        world = evolve(world, pool=evolve(world.pool, free=tuple(world.pool.free)))
+    if world.host is not None and isinstance(world.host.pool.free, Steered):
+        pool = evolve(world.host.pool, free=tuple(world.host.pool.free))
+        world = evolve(world, host=evolve(world.host, pool=pool))
+    return world
+
+
+def predict(world: World, action: Action, result: Mapping[str, object], tables: Lists | None) -> Moment:
+    """Return what the model makes of an action; the free blocks it takes are those that the implementation took.
+
+    ``result`` is what the implementation answered, ``tables`` those that it showed afterwards of the request of an allocation,
+    both in the model's ids.
+    """
+    moment = judge.attempt(world, action)
+    if isinstance(action, Allocate):
+        wanted = taken_instead(moment, action, result, tables)
+        if wanted:
+            return again(moment, evolve(world, pool=steered(world.pool, wanted)))
+    elif isinstance(action, BuildMetadata | Finish) and world.host is not None:
+        stored = result.get("store_host")
+        if isinstance(stored, tuple) and moment.record is not None and stored != moment.record.store_host:
+            host = evolve(world.host, pool=steered(world.host.pool, stored))
+            return again(moment, evolve(world, host=host))
+    return moment
+
+
+def again(moment: Moment, world: World) -> Moment:
+    """Try an action once more in a steered world; the world before it stays that of the first attempt."""
+    tried = judge.attempt(world, moment.action)
+    after = moment.before if tried.after is world else settled(tried.after)
+    return Moment(moment.before, moment.action, tried.record, tried.refusal, after)
+
+
+def taken_instead(moment: Moment, action: Allocate, result: Mapping[str, object], tables: Lists | None) -> tuple[int, ...]:
+    """Return the blocks to take in the order in which the model takes them; empty if it took those that were observed.
+
+    A block that the model took stands somewhere in the request's tables: the implementation took what it has there.
+    """
+    record, request = moment.record, ground.request_of(moment.after, action.request)
+    if record is None or request is None or not record.taken:
+        return ()
+    instead: dict[int, int] = {}
+    if tables is not None:
+        _pair(instead, tuple(state.table for state in request.groups), tables)
+    else:
+        for name in ("external_blocks", "new_blocks"):
+            shown = result.get(name)
+            if isinstance(shown, tuple):
+                _pair(instead, getattr(record, name), shown)
+    wanted = tuple(instead.get(block, block) for block in record.taken)
+    return () if wanted == record.taken or len(set(wanted)) < len(wanted) else wanted
+
+
+def _pair(instead: dict[int, int], mine: Lists, theirs: Lists) -> None:
+    for own, other in zip(mine, theirs, strict=False):
+        for block, seen in zip(own, other, strict=False):
+            if block != ground.NULL and seen != ground.NULL:
+                instead[block] = seen
+
+
+def table_of(request: Request) -> Lists:
+    """Return the tables of a request, per group."""
+    return tuple(state.table for state in request.groups)

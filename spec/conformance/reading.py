@@ -1,0 +1,190 @@
+"""What an adapter showed, in the model's terms: block ids, prefix nodes, tuples. Parts seen before are not read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attrs import define, field
+
+from kvproof.core.actions import Action, AppendRows, EvictBlocks
+from kvproof.core.config import Config
+from kvproof.core.prefixes import Prefixes
+from kvproof.core.records import NONE, Event
+from kvproof.spec.conformance.adapter import AdapterError, Announcement, Key
+from kvproof.spec.conformance.names import Blocks, Digests
+
+Lists = tuple[tuple[int, ...], ...]
+KeyRow = tuple[int, int, int, bool]
+"""One key of one block: (node, group, block, primary)."""
+
+
+@define(slots=True)
+class Reader:
+    """Reads what one adapter shows in one run; remembers names, and what it read last of each part."""
+
+    config: Config
+    device: Blocks
+    host: Blocks
+    digests: Digests = field(factory=Digests)
+    _memo: dict[object, tuple[object, Any]] = field(factory=dict)
+
+    @classmethod
+    def of(cls, config: Config, null_block: int) -> Reader:
+        """Return the reader of a run under a configuration."""
+        hosts = 0 if config.offload is None else config.offload.num_blocks
+        return cls(config, Blocks(config.num_blocks, null_block), Blocks(hosts, null_block))
+
+    # --- parts of a state ---------------------------------------------------------------------------------------------
+
+    def references(self, blocks: Blocks, shown: Mapping[int, int]) -> tuple[int, ...]:
+        """Return the reference count of every block of a tier."""
+
+        def read() -> tuple[int, ...]:
+            counts = [0] * blocks.num_blocks
+            for block, count in shown.items():
+                here = blocks.inward(block)
+                if here < len(counts):
+                    counts[here] = count
+            return tuple(counts)
+
+        return self._once((id(blocks), "references"), shown, read)
+
+    def free(self, blocks: Blocks, shown: Sequence[int]) -> tuple[int, ...]:
+        """Return a tier's free queue, the block that is taken next first."""
+        return self._once((id(blocks), "free"), shown, lambda: blocks.all_inward(shown))
+
+    def keys(self, blocks: Blocks, shown: Sequence[Key], table: Prefixes) -> tuple[Prefixes, tuple[KeyRow, ...]]:
+        """Return the keys of a tier sorted by node and group, those of one key in the order shown, and the table with their nodes.
+
+        Nodes never change, so what was read before stays right in every later table.
+        """
+        rows: tuple[KeyRow, ...]
+        known = self._memo.get((id(blocks), "keys"))
+        if known is not None and known[0] is shown:
+            rows = known[1]
+            return table, rows
+        found = []
+        for key in shown:
+            table, node = self.digests.node(table, key.prefix, key.boundary)
+            found.append((node, key.group, blocks.inward(key.block), key.primary))
+        rows = tuple(sorted(found, key=lambda row: row[:2]))
+        self._memo[(id(blocks), "keys")] = (shown, rows)
+        return table, rows
+
+    def tables(self, request: int, shown: Sequence[Sequence[int]]) -> Lists:
+        """Return the tables of a request."""
+        return self._once(("tables", request), shown, lambda: self.device.lists_inward(shown))
+
+    def rows(self, shown: Mapping[int, Sequence[Sequence[int]]]) -> dict[int, Lists]:
+        """Return the worker's rows by number; their entries may be smaller than blocks (2.5)."""
+        factor = self.config.append_expansion
+
+        def entry(block: int) -> int:
+            return self.device.inward(block // factor) * factor + block % factor
+
+        return {row: tuple(tuple(entry(block) for block in blocks) for blocks in lists) for row, lists in shown.items()}
+
+    def _once(self, part: object, shown: object, read: Callable[[], Any]) -> Any:
+        """Return what was read of a part before if the very same object is shown again."""
+        known = self._memo.get(part)
+        if known is not None and known[0] is shown:
+            return known[1]
+        value = read()
+        self._memo[part] = (shown, value)
+        return value
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    def result(self, shown: Mapping[str, object], table: Prefixes, on_host: bool) -> tuple[Prefixes, dict[str, Any]]:
+        """Return the fields of an answer in the model's ids, and the table with their nodes; ``on_host``: its lists are host blocks.
+
+        Raises AdapterError for what cannot be read.
+        """
+        found: dict[str, Any] = {}
+        for name, value in shown.items():
+            try:
+                if name == "events":
+                    table, found[name] = self._events(value, table)
+                elif name == "store_meta" and value is not None:
+                    table, found[name] = self._meta(value, table)
+                elif name == "lists" and on_host:
+                    found[name] = self.host.lists_inward(value)  # type: ignore[arg-type]
+                else:
+                    found[name] = self._field(name, value)
+            except (TypeError, ValueError, AttributeError) as error:
+                raise AdapterError(f"{name} = {value!r} cannot be read as the field of a record: {error}") from error
+        return table, found
+
+    def _field(self, name: str, value: Any) -> Any:
+        if name in _BLOCKS:
+            return self.device.all_inward(value)
+        if name in _HOST_BLOCKS:
+            return self.host.all_inward(value)
+        if name in _LISTS:
+            return None if value is None else self.device.lists_inward(value)
+        places = _ROWS.get(name)
+        if places is None:
+            return value
+        tiers = {place: self.host if place == _HOST_PLACE.get(name) else self.device for place in places}
+        return tuple(tuple(tiers[at].inward(entry) if at in tiers else entry for at, entry in enumerate(row)) for row in value)
+
+    def _events(self, shown: Any, table: Prefixes) -> tuple[Prefixes, tuple[Event, ...]]:
+        events = []
+        for said in shown:
+            table, event = self._event(said, table)
+            events.append(event)
+        return table, tuple(events)
+
+    def _event(self, said: Announcement, table: Prefixes) -> tuple[Prefixes, Event]:
+        if said.kind == "cleared":
+            return table, Event("cleared", said.medium)
+        table, node = self._named(table, said.prefix, said.boundary)
+        if said.kind == "removed":
+            return table, Event("removed", said.medium, said.group, node)
+        parent = NONE
+        if said.parent:
+            table, parent = self._named(table, said.parent, max(said.boundary - said.size, 0), strict=False)
+        return table, Event("stored", said.medium, said.group, node, said.boundary, parent, tuple(said.tokens), said.size)
+
+    def _meta(self, shown: Any, table: Prefixes) -> tuple[Prefixes, tuple[tuple[tuple[int, int], ...], ...]]:
+        metas = []
+        for entry in shown:
+            items = []
+            for prefix, tokens in entry:
+                table, node = self._named(table, prefix, tokens, strict=False)
+                items.append((node, tokens))
+            metas.append(tuple(items))
+        return table, tuple(metas)
+
+    def _named(self, table: Prefixes, prefix: str, boundary: int, strict: bool = True) -> tuple[Prefixes, int]:
+        """Return the node of a prefix; ``strict``: at this boundary, else wherever somebody had it."""
+        found = None if strict and boundary >= 0 else self.digests.known(table, prefix)
+        return (table, found) if found is not None else self.digests.node(table, prefix, max(boundary, 0))
+
+    # --- actions ------------------------------------------------------------------------------------------------------
+
+    def outward(self, action: Action) -> Action:
+        """Return an action in the implementation's block ids."""
+        if isinstance(action, EvictBlocks):
+            return EvictBlocks(tuple(self.device.outward(block) for block in action.blocks))
+        if isinstance(action, AppendRows):
+            lists = tuple(tuple(self.device.outward(block) for block in blocks) for blocks in action.blocks)
+            return AppendRows(action.row, lists)
+        return action
+
+
+_BLOCKS = frozenset(("taken", "adopted", "zeroed", "destinations", "store_device", "load_device"))
+_HOST_BLOCKS = frozenset(("store_host", "load_host"))
+_LISTS = frozenset(("lists", "new_blocks", "external_blocks", "offered"))
+_ROWS: dict[str, tuple[int, ...]] = {
+    "relocated": (1,),
+    "copies": (1, 2),
+    "handoffs": (2,),
+    "reads": (3,),
+    "tails": (1,),
+    "pairs": (2, 3),
+    "outcomes": (2,),
+}
+"""Where the rows of a field have block ids."""
+_HOST_PLACE = {"pairs": 3}

@@ -1,0 +1,353 @@
+"""The shadow: the model follows an implementation, and every action becomes the moment that laws judge.
+
+The model predicts; what the implementation shows replaces the prediction; what it does not show is hidden from the laws. So a
+difference from the model is no violation by itself: the laws look at what was observed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from attrs import define, evolve, field, fields_dict, frozen
+
+from kvproof.core import actions as act
+from kvproof.core import allocation
+from kvproof.core import config as configs
+from kvproof.core.actions import Action
+from kvproof.core.config import Config, Profile
+from kvproof.core.errors import ContractBroken, Refusal
+from kvproof.core.records import Record
+from kvproof.core.world import Phase, Status, World, new_world
+from kvproof.spec import ground
+from kvproof.spec.conformance import answers, override, predict
+from kvproof.spec.conformance.adapter import AdapterError, HostState, Observation, PoolState, Shows, State
+from kvproof.spec.conformance.differences import Difference, Noting
+from kvproof.spec.conformance.masks import FIELDS, REQUIRED, Mask
+from kvproof.spec.conformance.override import Overriding
+from kvproof.spec.conformance.reading import Lists, Reader
+from kvproof.spec.laws.base import Moment
+
+RECORD: frozenset[str] = frozenset(fields_dict(Record)) - {"action"}
+PHASES: dict[type[Action], Phase] = {
+    act.BeginStep: Phase.PLAN_RUNNING,
+    act.Lookup: Phase.PLAN_WAITING,
+    act.LookupExternal: Phase.PLAN_WAITING,
+    act.Promote: Phase.PLAN_WAITING,
+    act.Drain: Phase.DRAINED,
+    act.BuildMetadata: Phase.BUILT,
+    act.Dispatch: Phase.IDLE,
+}
+"""The phase after an action that the model refuses and the implementation did."""
+
+
+@frozen(slots=True)
+class Seen:
+    """One action of an implementation: the moment for the laws, what the model had predicted otherwise, and what makes
+    following it unsure, in words.
+    """
+
+    moment: Moment
+    differences: tuple[Difference, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@define(slots=True)
+class Shadow:
+    """Follows one run of an implementation from the beginning.
+
+    ``world`` is complete: what is not shown in it is the model's prediction. Where the implementation does what the model
+    refuses, or the reverse, the moment says what the implementation did, and the world goes on with what is shown.
+    """
+
+    config: Config
+    shows: frozenset[Shows]
+    world: World
+    mask: Mask
+    reader: Reader
+    _overriding: Overriding
+    _judged: World = field(init=False)
+    _looked: bool = False
+
+    def __init__(self, config: Config, shows: Iterable[Shows], null_block: int = 0, profile: Profile | None = None) -> None:
+        """Begin a run. ``profile`` is that of the prediction if it is not the configuration's; ``null_block`` the adapter's."""
+        if profile is not None and profile != config.profile:
+            config = configs.reconfigure(config, profile=profile)
+        reader = Reader.of(config, null_block)
+        world = new_world(config)
+        mask = Mask.of(config, shows)
+        self.__attrs_init__(config, mask.shows, world, mask, reader, Overriding(reader))  # type: ignore[attr-defined]
+        self._judged = mask.world(world)
+
+    def outward(self, action: Action) -> Action:
+        """Return an action of the followed world as the implementation has to be given it: in its own block ids."""
+        return self.reader.outward(action)
+
+    def observe(self, action: Action, observation: Observation) -> Seen:
+        """Take in what came of one action. Raises AdapterError if the adapter does not show what it declares."""
+        self._check(action, observation)
+        noting, problems = Noting(), []
+        predicted = self._predict(action, observation)
+        refusal = _refusal(predicted, observation)
+        start = predicted.after
+        if observation.refusal is None and predicted.refusal is not None:
+            noting.differs("refusal", predicted.refusal.message, None)
+            problems.append(f"the model refuses it: {predicted.refusal.message}")
+            start = carried_on(self.world, action)
+        elif observation.refusal is not None and predicted.refusal is None:
+            noting.differs("refusal", None, observation.refusal)
+            start = self.world
+        elif isinstance(action, act.Allocate):
+            start = self._decided(action, predicted, observation)
+        followed, judged = self._states(start, observation.state, noting)
+        record = None
+        if refusal is None:
+            followed, judged, record = self._answer(action, predicted, observation, followed, judged, noting)
+        moment = self._masked(action, record, refusal, judged)
+        self.world = followed
+        return Seen(moment, tuple(noting.found), tuple(problems))
+
+    # --- prediction ---------------------------------------------------------------------------------------------------
+
+    def _predict(self, action: Action, observation: Observation) -> Moment:
+        result: dict[str, object] = {}
+        tables: Lists | None = None
+        if isinstance(action, act.Allocate):
+            said = (observation.state.requests or {}).get(action.request) if Shows.TABLES in self.shows else None
+            if said is not None and said.tables is not None:
+                tables = self.reader.tables(action.request, said.tables)
+            elif Shows.ADMISSION in self.shows:
+                for name in ("new_blocks", "external_blocks"):
+                    if name in observation.result:
+                        result[name] = self.reader.device.lists_inward(observation.result[name])  # type: ignore[arg-type]
+        elif Shows.TRANSFERS in self.shows and observation.result.get("store_host"):
+            result["store_host"] = self.reader.host.all_inward(observation.result["store_host"])  # type: ignore[arg-type]
+        return predict.predict(self.world, action, result, tables)
+
+    def _decided(self, action: act.Allocate, predicted: Moment, observation: Observation) -> World:
+        """Return the world after an allocation that the implementation admitted or not, whatever the model would have done."""
+        record = predicted.record
+        admitted = admitted_by(action, observation)
+        if record is None or admitted is None or admitted == record.admitted:
+            return predicted.after
+        return carried_on(self.world, action) if admitted else evolve(self.world, hit=None)
+
+    # --- what is shown ------------------------------------------------------------------------------------------------
+
+    def _states(self, world: World, shown: State, noting: Noting) -> tuple[World, World]:
+        """Return the world to go on with, and the one to judge: they differ where what is shown fits no complete world."""
+        shown = self._declared(shown)
+        lacking = Shows.TABLES not in self.shows
+        transfers = world.host is not None and Shows.TRANSFERS not in self.shows
+        if not lacking and not transfers:
+            followed = self._repaired(self._overriding.state(world, shown, noting), noting)
+            return followed, followed
+        judged = self._overriding.state(world, shown, noting)
+        kept = shown
+        if lacking:
+            kept = evolve(kept, device=PoolState(), rows=None)
+        if transfers and kept.host is not None:
+            kept = evolve(kept, host=evolve(kept.host, pool=PoolState()))
+        quiet = Noting()
+        world = evolve(world, prefixes=judged.prefixes) if judged.prefixes is not world.prefixes else world
+        return self._repaired(self._overriding.state(world, kept, quiet), quiet), judged
+
+    def _declared(self, shown: State) -> State:
+        """Return a state without what no declared capability shows."""
+        shows, device = self.shows, shown.device
+        if Shows.REFERENCES not in shows or Shows.FREE_QUEUE not in shows or Shows.KEYS not in shows:
+            device = PoolState(
+                device.references if Shows.REFERENCES in shows else None,
+                device.free if Shows.FREE_QUEUE in shows else None,
+                device.keys if Shows.KEYS in shows else None,
+            )
+            shown = evolve(shown, device=device)
+        if shown.requests is not None and (Shows.TABLES not in shows or Shows.INTERNALS not in shows):
+            hidden: dict[str, Any] = {} if Shows.TABLES in shows else {"tables": None}
+            hidden |= {} if Shows.INTERNALS in shows else {"num_cached": None}
+            shown = evolve(shown, requests={name: evolve(said, **hidden) for name, said in shown.requests.items()})
+        if shown.rows is not None and Shows.ROWS not in shows:
+            shown = evolve(shown, rows=None)
+        if shown.host is not None:
+            shown = evolve(shown, host=self._declared_host(shown.host))
+        return shown
+
+    def _declared_host(self, shown: HostState) -> HostState:
+        hidden: dict[str, Any] = {}
+        if Shows.HOST not in self.shows:
+            hidden |= {"pool": PoolState(), "pins": None, "cursors": None, "cursor": None}
+        if Shows.TRANSFERS not in self.shows:
+            names = ("loads", "abandoned_loads", "stores", "abandoned_stores", "queued")
+            hidden |= dict.fromkeys(names)
+        if Shows.COUNTERS not in self.shows:
+            hidden["counters"] = None
+        return evolve(shown, **hidden) if hidden else shown
+
+    def _repaired(self, world: World, noting: Noting) -> World:
+        """Return a world that can go on: references that are not shown are counted anew if holders differ from the prediction."""
+        if not noting.found:
+            return world
+        counted = world.host is not None and Shows.HOST not in self.shows
+        device = Shows.REFERENCES not in self.shows or Shows.TABLES not in self.shows
+        world = override.recounted(world, device, counted)
+        pool = world.pool
+        if Shows.FREE_QUEUE not in self.shows or Shows.TABLES not in self.shows:
+            pool = override.requeued(pool)
+        if pool is not world.pool:
+            world = evolve(world, pool=pool)
+        return world
+
+    # --- the answer ---------------------------------------------------------------------------------------------------
+
+    def _answer(
+        self, action: Action, predicted: Moment, observation: Observation, followed: World, judged: World, noting: Noting
+    ) -> tuple[World, World, Record]:
+        """Return the worlds and the record with what the implementation answered in place."""
+        same = followed is judged
+        table, result = self.reader.result(
+            self._result(action, observation), judged.prefixes, isinstance(action, act.LookupExternal)
+        )
+        if table is not judged.prefixes:
+            judged = evolve(judged, prefixes=table)
+            followed = judged if same else evolve(followed, prefixes=table)
+        record = predicted.record or Record(type(action).__name__)
+        changed = {name: value for name, value in result.items() if noting.differs(name, getattr(record, name), value)}
+        sure = not noting.found and not self.mask.derived()
+        left_out = () if sure else [name for name in self._left_out(action) if name not in result]
+        if changed:
+            record = evolve(record, **changed)
+            now = answers.taken_in(judged, action, record, changed)
+            followed = now if same else answers.taken_in(followed, action, record, changed)
+            judged = now
+        return followed, judged, self.mask.record(action, record, left_out)
+
+    def _result(self, action: Action, observation: Observation) -> dict[str, object]:
+        """Return the fields of an answer that a declared capability shows, or that every adapter may show."""
+        decided = FIELDS.get(type(action), {})
+        unknown = observation.result.keys() - RECORD
+        if unknown:
+            raise AdapterError(f"{type(action).__name__} has no field {sorted(unknown)[0]!r}: fields are those of a record")
+        return {
+            name: value
+            for name, value in observation.result.items()
+            if decided.get(name, Shows.EVENTS if name == "events" else None) in (None, *self.shows)
+            and not (name == "reads" and self.mask.contents())
+        }
+
+    def _left_out(self, action: Action) -> list[str]:
+        decided = FIELDS.get(type(action), {})
+        return [name for name, capability in decided.items() if capability in self.shows]
+
+    # --- the moment ---------------------------------------------------------------------------------------------------
+
+    def _masked(self, action: Action, record: Record | None, refusal: Refusal | None, after: World) -> Moment:
+        before = self._judged
+        self._judged = self.mask.world(after)
+        return Moment(before, action, record, refusal, self._judged)
+
+    def _check(self, action: Action, observation: Observation) -> None:
+        """Check that what is declared is shown. Raises AdapterError."""
+        if not self._looked:
+            self._looked = True
+            absent = _absent(self.config, self.shows, observation.state.host)
+            if absent:
+                self.mask = Mask.of(self.config, self.shows, absent)
+                self._judged = self.mask.world(self.world)
+        for capability, is_there in DECLARED.items():
+            if capability in self.shows and not is_there(observation.state, self.config):
+                raise AdapterError(
+                    f"{type(action).__name__}: the adapter declares {capability.value} and does not show it: show it after every "
+                    "action, or do not declare it"
+                )
+        if observation.refusal is not None:
+            return
+        for name, capability in REQUIRED.get(type(action), {}).items():
+            if capability in self.shows and name not in observation.result:
+                raise AdapterError(
+                    f"{type(action).__name__}: the adapter declares {capability.value} and answers without {name!r}"
+                )
+        if Shows.EVENTS in self.shows and self.config.events and "events" not in observation.result:
+            raise AdapterError(
+                f"{type(action).__name__}: the adapter declares events and answers without them: show an empty list"
+            )
+
+
+DECLARED: dict[Shows, Callable[[State, Config], bool]] = {
+    Shows.TABLES: lambda state, config: (
+        state.requests is not None and all(said.tables is not None for said in state.requests.values())
+    ),
+    Shows.INTERNALS: lambda state, config: (
+        state.requests is not None and all(said.num_cached is not None for said in state.requests.values())
+    ),
+    Shows.REFERENCES: lambda state, config: state.device.references is not None,
+    Shows.FREE_QUEUE: lambda state, config: state.device.free is not None,
+    Shows.KEYS: lambda state, config: state.device.keys is not None,
+    Shows.ROWS: lambda state, config: state.rows is not None,
+    Shows.HOST: lambda state, config: config.offload is None or state.host is not None,
+    Shows.TRANSFERS: lambda state, config: config.offload is None or state.host is not None,
+}
+"""Whether a state has what a capability promises."""
+
+
+def _absent(config: Config, shows: frozenset[Shows], host: HostState | None) -> list[str]:
+    """Return the parts of a host state that a declared capability could show and this adapter does not."""
+    if config.offload is None or host is None:
+        return []
+    parts = (
+        (Shows.HOST, "host references", host.pool.references),
+        (Shows.HOST, "host free queue", host.pool.free),
+        (Shows.HOST, "host keys", host.pool.keys),
+        (Shows.HOST, "host pins", host.pins),
+        (Shows.HOST, "host cursors", host.cursors if config.offload.mode == "eager" else ()),
+        (Shows.HOST, "lazy cursor", host.cursor if config.offload.mode == "lazy" else ()),
+        (Shows.TRANSFERS, "host loads", host.loads),
+        (Shows.TRANSFERS, "host abandoned loads", host.abandoned_loads),
+        (Shows.TRANSFERS, "host stores", host.stores),
+        (Shows.TRANSFERS, "host abandoned stores", host.abandoned_stores),
+        (Shows.TRANSFERS, "host queued stores", host.queued),
+        (Shows.COUNTERS, "host counters", host.counters),
+    )
+    return [name for capability, name, part in parts if capability in shows and part is None]
+
+
+def _refusal(predicted: Moment, observation: Observation) -> Refusal | None:
+    """Return the refusal of the moment: the model's where both refuse; an unexpected one is a broken contract (LV-9)."""
+    if observation.refusal is None:
+        return None
+    if predicted.refusal is not None:
+        return predicted.refusal
+    return ContractBroken(f"the implementation does not perform it: {observation.refusal}")
+
+
+def admitted_by(action: act.Allocate, observation: Observation) -> bool | None:
+    """Tell whether an implementation admitted an allocation, None if it does not say: by its answer, or by the request's status."""
+    answer = observation.result.get("admitted")
+    if answer is not None:
+        return bool(answer)
+    said = (observation.state.requests or {}).get(action.request)
+    if said is None or said.status is None or said.computed is None:
+        return None
+    return said.status == ("loading" if action.load else "running")
+
+
+def carried_on(world: World, action: Action) -> World:
+    """Return the world after an action that the model refuses, as far as the action alone says; the rest is what is shown."""
+    phase = PHASES.get(type(action))
+    world = world if phase is None else evolve(world, phase=phase)
+    if isinstance(action, act.Finish):
+        return evolve(world, requests=tuple(live for live in world.requests if live.request != action.request), hit=None)
+    request = ground.request_of(world, action.request) if isinstance(action, act.Allocate) else None
+    if request is None or not isinstance(action, act.Allocate):
+        return world
+    wanted = allocation.wanted_tokens(world.config, request, action)
+    start = wanted.local + wanted.external
+    plan = (
+        world.plan if action.load else evolve(world.plan, scheduled=(*world.plan.scheduled, allocation.share(request, wanted)))
+    )
+    going = evolve(request, status=Status.LOADING if action.load else Status.RUNNING, computed=start, loaded=False)
+    return evolve(
+        world,
+        requests=tuple(going if live is request else live for live in world.requests),
+        plan=plan,
+        hit=None,
+    )
