@@ -140,9 +140,9 @@ class Shadow:
         lacking = Shows.TABLES not in self.shows
         transfers = world.host is not None and Shows.TRANSFERS not in self.shows
         if not lacking and not transfers:
-            followed = self._repaired(self._overriding.state(world, shown, noting), noting)
+            followed = self._repaired(self._overriding.state(world, shown, noting, self.world), noting)
             return followed, followed
-        judged = self._overriding.state(world, shown, noting)
+        judged = self._overriding.state(world, shown, noting, self.world)
         kept = shown
         if lacking:
             kept = evolve(kept, device=PoolState(), rows=None)
@@ -150,7 +150,7 @@ class Shadow:
             kept = evolve(kept, host=evolve(kept.host, pool=PoolState()))
         quiet = Noting()
         world = evolve(world, prefixes=judged.prefixes) if judged.prefixes is not world.prefixes else world
-        return self._repaired(self._overriding.state(world, kept, quiet), quiet), judged
+        return self._repaired(self._overriding.state(world, kept, quiet, self.world), quiet), judged
 
     def _declared(self, shown: State) -> State:
         """Return a state without what no declared capability shows."""
