@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from examples.paged_cache import CacheError, Layout, PagedCache
+from examples.paged_cache import NULL, CacheError, Layout, PagedCache
 from kvproof.core import actions as act
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
@@ -109,16 +109,25 @@ class PagedCacheAdapter:
         }
 
     def on_allocate(self, action: act.Allocate) -> dict[str, object]:  # noqa: D102
-        taken = self.cache.allocate(
+        first = not self.cache.requests[action.request].running
+        hit = self.cache.hit[1].lists if first and self.cache.hit else []
+        added = self.cache.allocate(
             action.request,
             action.new_tokens,
             lookahead=action.lookahead,
             reserved=action.reserved,
             whole=action.full_sequence,
         )
-        if taken is None:
+        if added is None:
             return {"admitted": False}
-        return {"admitted": True, "new_blocks": as_lists(taken), "external_blocks": ((),) * len(taken)}
+        return {
+            "admitted": True,
+            "new_blocks": as_lists(added),
+            "taken": tuple(block for blocks in added for block in blocks if block != NULL),
+            "adopted": tuple(block for blocks in hit for block in blocks if block != NULL),
+            "external_blocks": ((),) * len(added),
+            "relocated": (),
+        }
 
     def on_preempt(self, action: act.Preempt) -> dict[str, object]:  # noqa: D102
         self.cache.preempt(action.request, action.drop_stale)
