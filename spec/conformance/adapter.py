@@ -173,8 +173,8 @@ class Observation:
     """What came of one action: a refusal, or an answer; and what is shown of the state after it.
 
     ``refusal`` is the implementation's own message (an exception, an error code) when it did not perform the action. ``result``
-    are fields of ``core.records.Record`` by name, as far as they are shown; ``events`` are Announcements, and ``store_meta`` has
-    prefix ids where the record has nodes.
+    are fields of ``core.records.Record`` by name, as far as they are shown; ``events`` are Announcements, and ``store_meta``
+    has prefix ids where the record has nodes.
     """
 
     result: Mapping[str, object] = field(factory=dict)

@@ -144,7 +144,7 @@ class Mask:
             changes["steps"] = tuple(self._step(step) for step in world.steps)
         if self.lacks(Shows.TABLES):
             changes["deferred"] = Hidden(Shows.TABLES.value)
-        if world.host is not None and (self.absent or not HOSTED <= self.shows):
+        if world.host is not None and (self.absent or not self.shows >= HOSTED):
             changes["host"] = self._host(world.host)
         return evolve(world, **changes)
 

@@ -10,8 +10,8 @@ from attrs import define, evolve, field
 
 from kvproof.core.actions import Action
 from kvproof.core.config import Config, Profile
+from kvproof.spec.conformance import sizes
 from kvproof.spec.conformance.adapter import Geometry, Observation, Shows
-from kvproof.spec.conformance.differences import Difference
 from kvproof.spec.conformance.hidden import NotShown
 from kvproof.spec.conformance.shadow import Seen, Shadow
 from kvproof.spec.judge import Violation, refuted
@@ -79,6 +79,8 @@ class Oracle:
     _found: dict[str, LawFinding] = field(factory=dict)
     _by_action: dict[type[Action], tuple[Law, ...]] = field(factory=dict)
     _profile: Profile | None = None
+    _asked: frozenset[str] = frozenset()
+    """Laws that look at derived sizes."""
 
     def __init__(
         self,
@@ -94,9 +96,19 @@ class Oracle:
             laws, config, shown, null_block, Shadow(config, shown, null_block, profile), profile=profile
         )
         self._found = {law.id: LawFinding(law) for law in laws}
+        self._asked = frozenset(law.id for law in laws if sizes.looks_at_sizes(law, self.shadow.config))
         for law in laws:
-            if law.check_config is not None and Shows.GEOMETRY not in self.shows:
-                self._found[law.id].hidden[Shows.GEOMETRY.value] += 1
+            self._found[law.id].unjudged = self._beforehand(law)
+
+    def _beforehand(self, law: Law) -> str:
+        """Return why a law is undetermined as long as nothing else is known, empty if moments are enough to judge it."""
+        if law.id in self._asked:
+            if Shows.GEOMETRY not in self.shows:
+                return f"it needs what is not shown: {Shows.GEOMETRY.value}"
+            return "the sizes that the implementation derives were not asked for"
+        if law.check is not None:
+            return ""
+        return sizes.FORMULAS if law.check_config is not None else "it judges whole runs, and none was given to it"
 
     def restart(self, config: Config | None = None) -> None:
         """Begin another run, with another configuration if one is given."""
@@ -146,16 +158,19 @@ class Oracle:
     def configuration(self, geometry: Geometry) -> list[Violation]:
         """Judge the sizes that an implementation derives from the configuration, as far as it shows them."""
         found: list[Violation] = []
-        config = with_geometry(self.shadow.config, geometry)
+        config = sizes.with_geometry(self.shadow.config, geometry)
         for law in self.laws:
-            if law.check_config is None:
+            if law.id not in self._asked or law.check_config is None:
                 continue
+            finding = self._found[law.id]
+            finding.unjudged = ""
             try:
-                findings = law.check_config(config)
+                found += self._note(law, law.check_config(config), -1, config)
             except NotShown as missing:
-                self._found[law.id].hidden[missing.what] += 1
-                continue
-            found += self._note(law, findings, -1, config)
+                finding.hidden[missing.what] += 1
+        for name, check in sizes.MORE:
+            if name in self._found:
+                found += self._note(self._found[name].law, check(self.shadow.config, geometry), -1, config)
         return found
 
     def findings(self) -> tuple[LawFinding, ...]:
@@ -187,8 +202,3 @@ class Oracle:
     def _without_worker(self, moment: Moment) -> Moment:
         mask = self.shadow.mask
         return evolve(moment, before=mask.without_worker(moment.before), after=mask.without_worker(moment.after))
-
-
-def with_geometry(config: Config, geometry: Geometry) -> Config:
-    """Return a configuration with the sizes that an implementation derived."""
-    return config

@@ -1,4 +1,4 @@
-"""What the model makes of an action, with the free blocks that the implementation was seen to take (eviction order is policy)."""
+"""What the model makes of an action, with the free blocks that the implementation took: eviction order is policy."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Lists = tuple[tuple[int, ...], ...]
 class Steered(tuple[int, ...]):
     """A free queue in which the wanted blocks come first, in the order in which they are wanted, whatever joins it.
 
-    An allocation that frees windows puts their blocks in front of the queue before it takes any; ordering the queue once, before
-    the allocation, would not do.
+    An allocation that frees windows puts their blocks in front of the queue before it takes any: ordering the queue once would
+    not do.
     """
 
     wanted: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Worlds of the model as what an adapter shows: the way back from ``reading``. Parts that did not change stay the same objects."""
+"""Worlds of the model as what an adapter shows: the way back from ``reading``. What did not change stays the same object."""
 
 from __future__ import annotations
 

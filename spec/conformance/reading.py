@@ -55,7 +55,7 @@ class Reader:
         return self._once((id(blocks), "free"), shown, lambda: blocks.all_inward(shown))
 
     def keys(self, blocks: Blocks, shown: Sequence[Key], table: Prefixes) -> tuple[Prefixes, tuple[KeyRow, ...]]:
-        """Return the keys of a tier sorted by node and group, those of one key in the order shown, and the table with their nodes.
+        """Return the prefix table with the nodes of a tier's keys, and the keys by node and group, of one key in the order shown.
 
         Nodes never change, so what was read before stays right in every later table.
         """
@@ -97,7 +97,7 @@ class Reader:
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def result(self, shown: Mapping[str, object], table: Prefixes, on_host: bool) -> tuple[Prefixes, dict[str, Any]]:
-        """Return the fields of an answer in the model's ids, and the table with their nodes; ``on_host``: its lists are host blocks.
+        """Return the prefix table, and the fields of an answer in the model's ids; ``on_host``: its lists are host blocks.
 
         Raises AdapterError for what cannot be read.
         """

@@ -53,8 +53,8 @@ def highest_first(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int,
 class ModelAdapter:
     """The model behind the protocol ``Adapter``.
 
-    ``profile`` is its own, None for that of the configuration. ``fault`` is planted around its own steps alone. ``null_block`` is
-    the id of its null block, and all ids count from there. ``arrange`` orders its free queue anew after every action, and
+    ``profile`` is its own, None for that of the configuration. ``fault`` is planted around its own steps alone. ``null_block``
+    is the id of its null block, and all ids count from there. ``arrange`` orders its free queue anew after every action, and
     ``reversed_at_start`` turns it around in the beginning.
     """
 

@@ -184,7 +184,7 @@ class Shadow:
         return evolve(shown, **hidden) if hidden else shown
 
     def _repaired(self, world: World, noting: Noting) -> World:
-        """Return a world that can go on: references that are not shown are counted anew if holders differ from the prediction."""
+        """Return a world that can go on: if something differs, references that are not shown are counted anew."""
         if not noting.found:
             return world
         counted = world.host is not None and Shows.HOST not in self.shows
@@ -256,8 +256,8 @@ class Shadow:
         for capability, is_there in DECLARED.items():
             if capability in self.shows and not is_there(observation.state, self.config):
                 raise AdapterError(
-                    f"{type(action).__name__}: the adapter declares {capability.value} and does not show it: show it after every "
-                    "action, or do not declare it"
+                    f"{type(action).__name__}: the adapter declares {capability.value} and does not show it: show it after "
+                    "every action, or do not declare it"
                 )
         if observation.refusal is not None:
             return
@@ -320,7 +320,7 @@ def _refusal(predicted: Moment, observation: Observation) -> Refusal | None:
 
 
 def admitted_by(action: act.Allocate, observation: Observation) -> bool | None:
-    """Tell whether an implementation admitted an allocation, None if it does not say: by its answer, or by the request's status."""
+    """Tell whether an implementation admitted an allocation, by its answer or the request's status; None if it does not say."""
     answer = observation.result.get("admitted")
     if answer is not None:
         return bool(answer)
