@@ -47,12 +47,15 @@ class PagedCacheAdapter:
 
     def start(self, config: Config) -> None:
         """Begin anew. Raises Unsupported for what the cache does not have."""
-        layouts = self.layouts(config)
-        self.config = config
-        self.cache = self.make(
-            layouts, config.num_blocks, config.hash_block_size, config.alignment, config.max_model_len, config.caching
-        )
+        self.cache = self.made(config)
         self.names: dict[bytes, str] = {}
+
+    def made(self, config: Config) -> PagedCache:
+        """Make a cache for a configuration. Raises Unsupported."""
+        layouts = self.layouts(config)
+        return self.make(
+            layouts, config.num_blocks, config.hash_block_size, config.max_model_len, config.dcp_size, config.caching
+        )
 
     def layouts(self, config: Config) -> list[Layout]:
         """Translate the groups of a configuration. Raises Unsupported."""
@@ -84,7 +87,9 @@ class PagedCacheAdapter:
 
     def geometry(self, config: Config) -> Geometry:
         """Show the sizes that the cache derives."""
-        return Geometry(sizes=tuple(layout.span for layout in self.layouts(config)))
+        cache = self.made(config)
+        sizes = tuple(layout.span for layout in cache.layouts)
+        return Geometry(sizes=sizes, scheduler_block_size=cache.whole, fine_grained=cache.fine)
 
     def perform(self, action: Action) -> Observation:
         """Perform an action; those that the cache has no part in (the worker's, say) change nothing."""

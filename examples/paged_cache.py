@@ -11,6 +11,7 @@ plan has no keys to take back; and a key names one block, the first one that was
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -75,6 +76,8 @@ class BlockPool:
 
     def take(self) -> int:
         """Hand out the block that was unused for the longest time; it loses its keys."""
+        if not self.free:
+            raise CacheError("no block is free: count the demand before taking")
         block = self.free.popleft()
         self.forget(block)
         self.refs[block] = 1
@@ -115,16 +118,22 @@ class BlockPool:
 
 
 class PagedCache:
-    """The cache of one engine: ``unit`` is the size of a hash block, hits end at multiples of ``alignment``."""
+    """The cache of one engine: ``unit`` is the size of a hash block, ``longest`` that of the longest request.
+
+    Hits end at multiples of ``alignment``. They end inside a block if there are states to resume from there.
+    """
 
     pool_type = BlockPool
 
     def __init__(
-        self, layouts: Sequence[Layout], num_blocks: int, unit: int, alignment: int, longest: int, caching: bool = True
+        self, layouts: Sequence[Layout], num_blocks: int, unit: int, longest: int, ranks: int = 1, caching: bool = True
     ) -> None:
         self.layouts = list(layouts)
         self.unit = unit
-        self.alignment = alignment
+        self.whole = math.lcm(*(layout.span for layout in layouts))
+        states = [layout.span for layout in layouts if layout.kind == "state"]
+        self.fine = caching and any(span > unit or (ranks > 1 and span == unit) for span in states)
+        self.alignment = unit if self.fine else self.whole
         self.longest = longest
         self.caching = caching
         self.pool = self.pool_type(num_blocks)

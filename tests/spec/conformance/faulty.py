@@ -115,13 +115,10 @@ class RegistersEarly(PagedCache):
 
 
 class CopiesTheWrongBlock(PagedCache):
-    """The private copy is made from the block before the one that it stands for."""
+    """The worker is told to copy the block beside the one that the hit ends in."""
 
-    def copy_on_write(self, table: list[int], group: int) -> int:
-        copy = super().copy_on_write(table, group)
-        if len(table) > 1:
-            self.copies[-1] = (group, table[-2], copy)
-        return copy
+    def drain(self) -> list[tuple[int, int, int]]:
+        return [(group, source - 1 or source + 1, copy) for group, source, copy in super().drain()]
 
 
 class NeverCopies(PagedCache):
@@ -131,20 +128,28 @@ class NeverCopies(PagedCache):
         return table[-1]
 
 
-class CopyIsNotHeld(PagedCache):
-    """Nobody holds the destination of a queued copy but the table."""
+class SourceIsNotHeld(PagedCache):
+    """The block that is copied is let go of when the copy is queued, not when it is handed to the worker."""
 
     def copy_on_write(self, table: list[int], group: int) -> int:
-        source, copy = table[-1], self.pool.take()
-        self.copies.append((group, source, copy))
-        table[-1] = copy
+        source = table[-1]
+        copy = super().copy_on_write(table, group)
+        self.pool.release([source])
         return copy
 
     def drain(self) -> list[tuple[int, int, int]]:
         copies = sorted(self.copies, key=lambda copy: copy[0])
-        self.pool.release(source for _, source, _ in copies)
+        self.pool.release(copy for _, _, copy in copies)
         self.copies.clear()
         return copies
+
+
+class HashesAreNotChained(PagedCache):
+    """The hash of a unit covers its own tokens alone: the same words after another beginning are found."""
+
+    def extend_hashes(self, request: Request) -> None:
+        for start in range(len(request.hashes) * self.unit, len(request.tokens) - self.unit + 1, self.unit):
+            request.hashes.append(f"{request.context} {start} {request.tokens[start : start + self.unit]}".encode())
 
 
 class IgnoresContexts(PagedCache):
@@ -220,19 +225,6 @@ class AdmitsBeforeItCounts(PagedCache):
         return wanted
 
 
-class ForgetsOutputs(PagedCache):
-    """Sampled tokens are not hashed: decoded blocks are registered under what was known of the prompt."""
-
-    def output(self, name: int, tokens: list[int]) -> int:  # type: ignore[override]
-        request = self.requests.get(name)
-        if request is None:
-            return 0
-        request.in_flight = 0
-        request.late = request.drop_late = False
-        request.tokens.extend(tokens)
-        return len(request.tokens)
-
-
 class Hangs(PagedCache):
     """Never comes back from its third lookup."""
 
@@ -284,7 +276,8 @@ MISTAKES: tuple[Mistake, ...] = (
     Mistake(RegistersEarly, "CC-3", "fa4", "a key names a block that does not hold its prefix"),
     Mistake(CopiesTheWrongBlock, "COW-2", "fa4-m4-n2", "the copy is not what the hit stands for"),
     Mistake(NeverCopies, "TB-9", "fa4-m4-n2", "a request writes into a block that another one holds"),
-    Mistake(CopyIsNotHeld, "COW-3", "fa4-m4-n2", "both ends of a queued copy are held"),
+    Mistake(SourceIsNotHeld, "COW-3", "fa4-m4-n2", "both ends of a queued copy are held"),
+    Mistake(HashesAreNotChained, "HB-10", "fa4", "the blocks of a hit are keyed for another prefix"),
     Mistake(IgnoresContexts, "CC-1", "fa4", "a request reads what another context has written"),
     Mistake(TableTooShort, "TB-4", "fa4", "the table does not reach the computed tokens"),
     Mistake(DemandForgetsAdopted, "PC-7", "fa4", "an allocation that passed its check fails inside"),
@@ -292,8 +285,7 @@ MISTAKES: tuple[Mistake, ...] = (
     Mistake(DropsTheStateItReads, "CC-2", "fa4-m4-n2", "a chunk reads the state of the tokens before it"),
     Mistake(KeepsEveryState, "TB-6", "fa4-m4-n2", "a request holds the state it reads and those in flight, no more"),
     Mistake(TakesAnyState, "HB-10", "fa4-m4-n2", "a recurrent group resumes at exactly its boundary"),
-    Mistake(AdmitsBeforeItCounts, "PC-9", "fa4", "a refused allocation changes nothing"),
-    Mistake(ForgetsOutputs, "HB-15", "fa4", "what was generated and keyed is not found"),
+    Mistake(AdmitsBeforeItCounts, "PC-3", "fa4", "nobody holds what a refused request was given"),
     Mistake(Hangs, "LV-9", "fa4", "an action returns"),
     Mistake(Raises, "LV-9", "fa4", "an action returns without an error"),
     Mistake(EndsTheProcess, "LV-9", "fa4", "an action returns"),
