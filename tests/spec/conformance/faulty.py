@@ -261,6 +261,7 @@ class Mistake:
     law: str
     scope: str
     why: str
+    walks: int = 12
 
 
 MISTAKES: tuple[Mistake, ...] = (
