@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from typing import Any
 
 from attrs import evolve
@@ -15,7 +15,7 @@ from kvproof.core.world import Hit, World
 from kvproof.spec import ground, ground_host
 
 
-def taken_in(world: World, action: Action, record: Record, changed: Collection[str]) -> World:
+def taken_in(world: World, action: Action, record: Record, changed: Mapping[str, object]) -> World:
     """Return a world in which the answer to an action stands where the model remembers it.
 
     ``changed`` are the fields that differ from the prediction. States that are shown come first and are not touched.
@@ -30,7 +30,7 @@ def taken_in(world: World, action: Action, record: Record, changed: Collection[s
         return _pinned(world, action, record)
     if isinstance(action, act.Allocate) and action.load and "pairs" in changed:
         return _loading(world, action, record)
-    if isinstance(action, act.Finish) and changed & {"store_device", "store_host", "store_meta"}:
+    if isinstance(action, act.Finish) and not changed.keys().isdisjoint(("store_device", "store_host", "store_meta")):
         return _queued(world, record)
     if isinstance(action, act.ReadCounters) and world.host is not None:
         return evolve(world, host=evolve(world.host, drained=world.host.counters))
@@ -46,7 +46,7 @@ def _hit(world: World, action: act.Lookup, record: Record) -> World:
     return evolve(world, hit=hit, requests=requests)
 
 
-def _drained(world: World, record: Record, changed: Collection[str]) -> World:
+def _drained(world: World, record: Record, changed: Mapping[str, object]) -> World:
     plan = world.plan
     parts: dict[str, Any] = {}
     if "copies" in changed:

@@ -22,8 +22,9 @@ STRANGE = -1
 class Blocks:
     """Block ids of one tier: the implementation's, and the model's, whose null block is 0.
 
-    An id keeps its number where that is one of the pool's and nobody else has it; others are renamed in the order in which they
-    are first seen. What finds no number left keeps its own, which no pool has: laws then see a block out of range.
+    Ids are counted from the null block's: that is their own number where it is 0. An id for which that is no number of the pool,
+    or somebody else's, keeps its own if it can and else gets the lowest that is left, in the order in which they are first seen.
+    What finds no number left keeps its own, which no pool has: laws then see a block out of range.
     """
 
     num_blocks: int
@@ -35,25 +36,21 @@ class Blocks:
     def __attrs_post_init__(self) -> None:
         self._name(self.null, 0)
 
-    @property
-    def plain(self) -> bool:
-        """Tell whether no id was renamed so far and the null block is 0, so that ids need no translation."""
-        return self.null == 0 and all(here == there for there, here in self._inward.items())
-
     def inward(self, block: int) -> int:
         """Return the model's id of a block of the implementation."""
         known = self._inward.get(block)
         if known is not None:
             return known
-        if 0 < block < self.num_blocks and block not in self._outward:
-            return self._name(block, block)
+        for number in (block - self.null, block):
+            if 0 < number < self.num_blocks and number not in self._outward:
+                return self._name(block, number)
         while self._lowest in self._outward:
             self._lowest += 1
         return self._name(block, self._lowest if self._lowest < self.num_blocks else block)
 
     def outward(self, block: int) -> int:
-        """Return the implementation's id of a block of the model; one never seen has its own."""
-        return self._outward.get(block, block)
+        """Return the implementation's id of a block of the model; one never seen is counted from the null block."""
+        return self._outward.get(block, block + self.null)
 
     def all_inward(self, blocks: Iterable[int]) -> tuple[int, ...]:
         """Return the model's ids of blocks of the implementation."""

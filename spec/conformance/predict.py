@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, SupportsIndex, overload
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from kvproof.core.actions import Action, Allocate, BuildMetadata, Finish
 from kvproof.core.pool import Pool
-from kvproof.core.world import Request, World
+from kvproof.core.world import World
 from kvproof.spec import ground, judge
 from kvproof.spec.laws.base import Moment
 
@@ -47,7 +47,10 @@ class Steered(tuple[int, ...]):
     def __getitem__(self, at: slice) -> tuple[int, ...]: ...
     def __getitem__(self, at: SupportsIndex | slice) -> int | tuple[int, ...]:
         found = tuple.__getitem__(self, at)
-        return Steered.of(found, self.wanted) if isinstance(found, tuple) else found
+        if not isinstance(at, slice) or not isinstance(found, tuple):
+            return found
+        # What is taken off the front leaves the queue: it goes into tables, in the order in which it was taken.
+        return Steered.of(found, self.wanted) if at.stop is None else found
 
 
 def steered(pool: Pool, wanted: tuple[int, ...]) -> Pool:
@@ -65,15 +68,23 @@ def settled(world: World) -> World:
     return world
 
 
-def predict(world: World, action: Action, result: Mapping[str, object], tables: Lists | None) -> Moment:
-    """Return what the model makes of an action; the free blocks it takes are those that the implementation took.
+@frozen(slots=True)
+class Hints:
+    """What tells which free blocks an implementation took, in the model's ids; None: it does not show it.
 
-    ``result`` is what the implementation answered, ``tables`` those that it showed afterwards of the request of an allocation,
-    both in the model's ids.
+    Its answer, the tables of the request of an allocation, and the references of all blocks, both after the action.
     """
-    moment = judge.attempt(world, action)
+
+    result: Mapping[str, object]
+    tables: Lists | None = None
+    references: tuple[int, ...] | None = None
+
+
+def predict(world: World, action: Action, hints: Hints) -> Moment:
+    """Return what the model makes of an action; the free blocks it takes are those that the implementation took."""
+    moment, result = judge.attempt(world, action), hints.result
     if isinstance(action, Allocate):
-        wanted = taken_instead(moment, action, result, tables)
+        wanted = taken_instead(moment, action, hints)
         if wanted:
             return again(moment, evolve(world, pool=steered(world.pool, wanted)))
     elif isinstance(action, BuildMetadata | Finish) and world.host is not None:
@@ -91,22 +102,31 @@ def again(moment: Moment, world: World) -> Moment:
     return Moment(moment.before, moment.action, tried.record, tried.refusal, after)
 
 
-def taken_instead(moment: Moment, action: Allocate, result: Mapping[str, object], tables: Lists | None) -> tuple[int, ...]:
+def taken_instead(moment: Moment, action: Allocate, hints: Hints) -> tuple[int, ...]:
     """Return the blocks to take in the order in which the model takes them; empty if it took those that were observed.
 
-    A block that the model took stands somewhere in the request's tables: the implementation took what it has there.
+    A block that the model took stands somewhere in the request's tables: the implementation took what it has there. A copy that
+    a key moves to may stand in no table: it is one that was free and is held now.
     """
     record, request = moment.record, ground.request_of(moment.after, action.request)
     if record is None or request is None or not record.taken:
         return ()
+    said = hints.result.get("taken")
+    if isinstance(said, tuple) and len(said) == len(record.taken):
+        return () if said == record.taken else said
     instead: dict[int, int] = {}
-    if tables is not None:
-        _pair(instead, tuple(state.table for state in request.groups), tables)
+    if hints.tables is not None:
+        _pair(instead, tuple(state.table for state in request.groups), hints.tables)
     else:
         for name in ("external_blocks", "new_blocks"):
-            shown = result.get(name)
+            shown = hints.result.get(name)
             if isinstance(shown, tuple):
                 _pair(instead, getattr(record, name), shown)
+    unknown = [block for block in record.taken if block not in instead]
+    if unknown and hints.references is not None:
+        used = set(instead.values())
+        held = [block for block in moment.before.pool.free if hints.references[block] and block not in used]
+        instead.update(zip(unknown, held, strict=False))
     wanted = tuple(instead.get(block, block) for block in record.taken)
     return () if wanted == record.taken or len(set(wanted)) < len(wanted) else wanted
 
@@ -116,8 +136,3 @@ def _pair(instead: dict[int, int], mine: Lists, theirs: Lists) -> None:
         for block, seen in zip(own, other, strict=False):
             if block != ground.NULL and seen != ground.NULL:
                 instead[block] = seen
-
-
-def table_of(request: Request) -> Lists:
-    """Return the tables of a request, per group."""
-    return tuple(state.table for state in request.groups)

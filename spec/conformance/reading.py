@@ -55,7 +55,7 @@ class Reader:
         return self._once((id(blocks), "free"), shown, lambda: blocks.all_inward(shown))
 
     def keys(self, blocks: Blocks, shown: Sequence[Key], table: Prefixes) -> tuple[Prefixes, tuple[KeyRow, ...]]:
-        """Return the prefix table with the nodes of a tier's keys, and the keys by node and group, of one key in the order shown.
+        """Return the prefix table with the nodes of a tier's keys, and the keys by node, group and preference.
 
         Nodes never change, so what was read before stays right in every later table.
         """
@@ -115,6 +115,10 @@ class Reader:
             except (TypeError, ValueError, AttributeError) as error:
                 raise AdapterError(f"{name} = {value!r} cannot be read as the field of a record: {error}") from error
         return table, found
+
+    def blocks(self, shown: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
+        """Return those of some fields of an answer that are there; they hold block ids and no prefixes."""
+        return {name: self._field(name, shown[name]) for name in names if name in shown}
 
     def _field(self, name: str, value: Any) -> Any:
         if name in _BLOCKS:

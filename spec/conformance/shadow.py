@@ -112,17 +112,18 @@ class Shadow:
     def _predict(self, action: Action, observation: Observation) -> Moment:
         result: dict[str, object] = {}
         tables: Lists | None = None
+        references: tuple[int, ...] | None = None
         if isinstance(action, act.Allocate):
             said = (observation.state.requests or {}).get(action.request) if Shows.TABLES in self.shows else None
             if said is not None and said.tables is not None:
                 tables = self.reader.tables(action.request, said.tables)
-            elif Shows.ADMISSION in self.shows:
-                for name in ("new_blocks", "external_blocks"):
-                    if name in observation.result:
-                        result[name] = self.reader.device.lists_inward(observation.result[name])  # type: ignore[arg-type]
-        elif Shows.TRANSFERS in self.shows and observation.result.get("store_host"):
-            result["store_host"] = self.reader.host.all_inward(observation.result["store_host"])  # type: ignore[arg-type]
-        return predict.predict(self.world, action, result, tables)
+            if Shows.ADMISSION in self.shows:
+                result = self.reader.blocks(observation.result, ("taken", "new_blocks", "external_blocks"))
+            if Shows.REFERENCES in self.shows and observation.state.device.references is not None:
+                references = self.reader.references(self.reader.device, observation.state.device.references)
+        elif Shows.TRANSFERS in self.shows:
+            result = self.reader.blocks(observation.result, ("store_host",))
+        return predict.predict(self.world, action, predict.Hints(result, tables, references))
 
     def _decided(self, action: act.Allocate, predicted: Moment, observation: Observation) -> World:
         """Return the world after an allocation that the implementation admitted or not, whatever the model would have done."""
