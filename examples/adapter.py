@@ -175,7 +175,14 @@ class PagedCacheAdapter:
             for block, names in enumerate(cache.pool.keys)
             for (group, digest), boundary in names.items()
         ]
-        requests = {name: RequestState(tables=as_lists(request.tables)) for name, request in cache.requests.items()}
+        requests = {
+            name: RequestState(
+                tables=as_lists(request.tables),
+                computed=request.computed,
+                status="running" if request.running else "preempted" if request.preempted else "waiting",
+            )
+            for name, request in cache.requests.items()
+        }
         return State(PoolState(references, tuple(cache.pool.free), keys), requests)
 
 

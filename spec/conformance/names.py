@@ -22,8 +22,8 @@ STRANGE = -1
 class Blocks:
     """Block ids of one tier: the implementation's, and the model's, whose null block is 0.
 
-    Ids are counted from the null block's: that is their own number where it is 0. An id for which that is no number of the pool,
-    or somebody else's, keeps its own if it can and else gets the lowest that is left, in the order in which they are first seen.
+    Ids are counted from the null block's: that is their own number where it is 0. An id for which that is no number of the
+    pool, or somebody else's, keeps its own if it can and else gets the lowest left, in the order in which they are first seen.
     What finds no number left keeps its own, which no pool has: laws then see a block out of range.
     """
 

@@ -38,8 +38,7 @@ class Overriding:
         if shown.rows is not None:
             world = self.rows(world, shown.rows, noting)
         if shown.host is not None and world.host is not None:
-            known = world.host if before.host is None else before.host
-            world = self.host(world, world.host, shown.host, noting, known.pool)
+            world = self.host(world, world.host, shown.host, noting, before.host or world.host)
         return world
 
     # --- pools --------------------------------------------------------------------------------------------------------
@@ -121,9 +120,9 @@ class Overriding:
 
     # --- the host tier ------------------------------------------------------------------------------------------------
 
-    def host(self, world: World, host: Host, shown: HostState, noting: Noting, before: Pool) -> World:
+    def host(self, world: World, host: Host, shown: HostState, noting: Noting, before: Host) -> World:
         """Return a world whose host side is as it is shown."""
-        pool, table = self.pool(host.pool, world.prefixes, shown.pool, self.reader.host, "host", noting, before)
+        pool, table = self.pool(host.pool, world.prefixes, shown.pool, self.reader.host, "host", noting, before.pool)
         changes: dict[str, Any] = {}
         if pool is not host.pool:
             changes["pool"] = pool
@@ -146,11 +145,13 @@ class Overriding:
             host = evolve(host, **changes)
             if changes.keys() & {"stores", "queued"}:
                 host = evolve(host, in_flight=tuple(sorted(set(ground_host.outstanding(host)))))
-            host = evolve(
-                host,
-                next_store=max([host.next_store, *(store.event + 1 for store in ground_host.all_stores(host))]),
-                next_load=max([host.next_load, *(load.event + 1 for load in ground_host.all_loads(host))]),
-            )
+            # The numbers that are used up are those seen, not those predicted.
+            if changes.keys() & {"stores", "abandoned_stores"}:
+                events = [store.event + 1 for store in ground_host.all_stores(host)]
+                host = evolve(host, next_store=max([before.next_store, *events]))
+            if changes.keys() & {"loads", "abandoned_loads"}:
+                events = [load.event + 1 for load in ground_host.all_loads(host)]
+                host = evolve(host, next_load=max([before.next_load, *events]))
         if host is world.host and table is world.prefixes:
             return world
         return evolve(world, host=host, prefixes=table)

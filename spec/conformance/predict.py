@@ -8,6 +8,7 @@ from typing import Any, SupportsIndex, overload
 from attrs import evolve, frozen
 
 from kvproof.core.actions import Action, Allocate, BuildMetadata, Finish
+from kvproof.core.offload.state import NONE, Host
 from kvproof.core.pool import Pool
 from kvproof.core.world import World
 from kvproof.spec import ground, judge
@@ -87,18 +88,40 @@ def predict(world: World, action: Action, hints: Hints) -> Moment:
         wanted = taken_instead(moment, action, hints)
         if wanted:
             return again(moment, evolve(world, pool=steered(world.pool, wanted)))
-    elif isinstance(action, BuildMetadata | Finish) and world.host is not None:
-        stored = result.get("store_host")
-        if isinstance(stored, tuple) and moment.record is not None and stored != moment.record.store_host:
-            host = evolve(world.host, pool=steered(world.host.pool, stored))
-            return again(moment, evolve(world, host=host))
+    elif isinstance(action, BuildMetadata | Finish) and world.host is not None and moment.record is not None:
+        stored, taken = result.get("store_device"), result.get("store_host")
+        if isinstance(stored, tuple) and stored != moment.record.store_device and isinstance(action, BuildMetadata):
+            world = walked_over(world, world.host, stored)
+        if (
+            isinstance(taken, tuple)
+            and world.host is not None
+            and (world is not moment.before or taken != moment.record.store_host)
+        ):
+            world = evolve(world, host=evolve(world.host, pool=steered(world.host.pool, taken)))
+        if world is not moment.before:
+            return again(moment, world)
     return moment
+
+
+def walked_over(world: World, host: Host, stored: tuple[int, ...]) -> World:
+    """Return a world whose lazy walk comes over the stored blocks alone, as far as they are free; an eager one as it is (T33).
+
+    Which free blocks come near eviction is policy. The queue is whole again after the action: see ``again``.
+    """
+    if world.config.offload is None or world.config.offload.mode == "eager":
+        return world
+    free = set(world.pool.free)
+    walk = tuple(block for block in stored if block in free)
+    return evolve(world, pool=evolve(world.pool, free=walk), host=evolve(host, cursor=NONE))
 
 
 def again(moment: Moment, world: World) -> Moment:
     """Try an action once more in a steered world; the world before it stays that of the first attempt."""
     tried = judge.attempt(world, moment.action)
     after = moment.before if tried.after is world else settled(tried.after)
+    if world.pool.free != moment.before.pool.free and len(world.pool.free) < len(moment.before.pool.free):
+        queue = tuple(block for block in moment.before.pool.free if not after.pool.ref[block])
+        after = evolve(after, pool=evolve(after.pool, free=queue))
     return Moment(moment.before, moment.action, tried.record, tried.refusal, after)
 
 

@@ -122,7 +122,7 @@ class Shadow:
             if Shows.REFERENCES in self.shows and observation.state.device.references is not None:
                 references = self.reader.references(self.reader.device, observation.state.device.references)
         elif Shows.TRANSFERS in self.shows:
-            result = self.reader.blocks(observation.result, ("store_host",))
+            result = self.reader.blocks(observation.result, ("store_host", "store_device"))
         return predict.predict(self.world, action, predict.Hints(result, tables, references))
 
     def _decided(self, action: act.Allocate, predicted: Moment, observation: Observation) -> World:
