@@ -12,7 +12,7 @@ from kvproof.spec.conformance.adapter import AdapterError, Shows, Unsupported
 from kvproof.spec.conformance.hidden import NotShown
 from kvproof.spec.conformance.isolation import Died
 from kvproof.spec.conformance.oracle import LawFinding, Oracle
-from kvproof.spec.conformance.play import Crash, Point, Runs, Unrepeatable
+from kvproof.spec.conformance.play import Crash, Point, Run, Runs, Unrepeatable
 from kvproof.spec.engines import drain, players, rules
 from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
@@ -67,6 +67,13 @@ class Judging:
         self.oracle.position = position
         return self.oracle.judge(moment)
 
+    def ruled(
+        self, player: players.Player, moment: Moment, legal: bool, found: list[Violation], position: int
+    ) -> list[Violation]:
+        """Judge an action by the rules of generation; that a legal one is not performed is a matter of LV-9."""
+        del moment, found
+        return [] if legal or not isinstance(player, Run) else self.guard(player.point, position)
+
     def guard(self, point: Point, position: int) -> list[Violation]:
         """Judge an action that the model refuses by the rule that it must be refused and change nothing."""
         moment, before = point.moment, point.before
@@ -83,7 +90,10 @@ class Judging:
         return self._note(rules.GUARD, found, position)
 
     def run(self, config: Config, actions: Sequence[Action], start: players.Start | None = None) -> list[Violation]:
-        """Judge a whole run by the laws that perform actions again, and by what its end comes to under fairness."""
+        """Judge a whole run by the laws that perform actions again, and by what its end comes to under fairness.
+
+        The position of a violation is -1, but where the implementation crashed on the way: there that of its last action.
+        """
         begin = start or self.runs.begin
         found: list[Violation] = []
         for law in self.oracle.laws:
@@ -116,7 +126,7 @@ class Judging:
         if len(self.runs.crashes) > before:
             crash = self.runs.crashes[before]
             self._unable(laws, f"the implementation {crash.dead} when the run was carried on")
-            return self._note(rules.TOTALITY, [_crashed(crash.dead)], -1)
+            return self._note(rules.TOTALITY, [_crashed(crash.dead)], len(crash.actions()) - 1)
         found: list[Violation] = []
         for law, findings in zip(laws, answers, strict=True):
             if isinstance(findings, NotShown):

@@ -1,15 +1,14 @@
 """Runs of an adapter as players: every action is performed once, and a run that went on otherwise is started anew.
 
-What runs have shown is kept as a tree, one branch for every action at every point. A law that performs the actions of a run again
-reads them there; only where it goes another way the adapter is started anew and brought to that point.
+What runs have shown is kept as a tree, one branch for every action at every point. A law that performs the actions of a run
+again reads them there; only where it goes another way the adapter is started anew and brought to that point.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable
 
-from attrs import define, field
+from attrs import Factory, define, field
 
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
@@ -17,7 +16,7 @@ from kvproof.core.errors import ContractBroken
 from kvproof.core.world import World, new_world
 from kvproof.spec.conformance.adapter import Observation
 from kvproof.spec.conformance.isolation import Died, Direct, Isolated
-from kvproof.spec.conformance.shadow import Seen
+from kvproof.spec.conformance.shadow import Seen, Shadow
 from kvproof.spec.laws.base import Moment
 from kvproof.spec.report import lines
 
@@ -35,37 +34,36 @@ class Unrepeatable(Exception):
     """An implementation does not do the same again when it is started anew and given the same actions."""
 
 
-class Follower(Protocol):
-    """Follows what an adapter shows; a ``Shadow``."""
-
-    world: World
-
-    def observe(self, action: Action, observation: Observation) -> Seen:
-        """Take in one action."""
-
-
 @define(slots=True, eq=False)
 class Point:
-    """Where a run has come to: the followed world, the moment that led there and what was seen in it.
+    """Where a run has come to: the followed world, the moment that led there, what was shown and seen in it.
 
-    ``dead`` says how the implementation ended there; then nothing is performed any more.
+    ``dead`` says how the implementation ended there; then nothing is performed any more. An action that is refused and changes
+    nothing leads to the same ``place``: what was performed behind one was performed behind the other.
     """
 
     config: Config
     world: World
     before: Point | None = None
     moment: Moment | None = None
+    shown: Observation | None = None
     seen: Seen | None = None
     dead: str = ""
     after: dict[Action, Point] = field(factory=dict)
+    place: Point = field(default=Factory(lambda self: self, takes_self=True))
+
+    @classmethod
+    def refused(cls, point: Point, moment: Moment, shown: Observation, seen: Seen) -> Point:
+        """Return the point behind an action that changed nothing."""
+        return cls(point.config, point.world, point, moment, shown, seen, after=point.after, place=point.place)
 
     def way(self) -> list[Point]:
-        """Return the points behind the beginning, up to this one."""
+        """Return the points behind the beginning, up to this one, without refused actions that changed nothing."""
         found: list[Point] = []
-        point = self
+        point = self.place
         while point.before is not None:
             found.append(point)
-            point = point.before
+            point = point.before.place
         return found[::-1]
 
     def actions(self) -> tuple[Action, ...]:
@@ -104,18 +102,18 @@ class Run:
 
 @define(slots=True, eq=False)
 class Runs:
-    """All runs of one adapter; ``follow`` makes the follower of one that begins. ``performed`` counts actions.
+    """All runs of one adapter; ``follow`` makes the shadow of one that begins. ``performed`` counts actions.
 
-    ``crashes`` are the points where the adapter did not answer.
+    ``crashes`` are the points where the adapter did not answer. ``shadow`` is that of the run that was performed last.
     """
 
     adapter: Isolated | Direct
-    follow: Callable[[Config], Follower]
+    follow: Callable[[Config], Shadow]
     performed: int = 0
     crashes: list[Point] = field(factory=list)
+    shadow: Shadow | None = field(default=None, init=False)
     _roots: dict[Config, Point] = field(factory=dict, init=False)
     _live: Point | None = field(default=None, init=False)
-    _follower: Follower | None = field(default=None, init=False)
     _points: int = field(default=0, init=False)
 
     def begin(self, config: Config) -> Run:
@@ -144,12 +142,12 @@ class Runs:
         if point.dead:
             moment = Moment(point.world, action, None, Crash(point.dead), point.world)
             return Point(point.config, point.world, point, moment, dead=point.dead)
-        if self._live is not point:
+        if self._live is not point.place:
             self._return_to(point)
-        follower = self._follower
-        assert follower is not None
+        shadow = self.shadow
+        assert shadow is not None, "a run was begun"
         try:
-            seen = self._perform(follower, action)
+            shown, seen = self._perform(shadow, action)
         except Died as died:
             self._live = None
             words = f"{died.words} {'to' if died.how == 'hung' else 'at'} {lines.action_text(action)}"
@@ -157,38 +155,33 @@ class Runs:
             dead = Point(point.config, point.world, point, moment, dead=words)
             self.crashes.append(dead)
             return dead
-        world = follower.world
-        if seen.moment.refusal is not None and world == point.world:
-            world = point.world
-        self._live = Point(point.config, world, point, seen.moment, seen)
+        if seen.moment.refusal is not None and shadow.world == point.world:
+            return Point.refused(point, seen.moment, shown, seen)
+        self._live = Point(point.config, shadow.world, point, seen.moment, shown, seen)
         return self._live
 
     def _start(self, config: Config) -> None:
         self._live = None
         self.adapter.start(config)
-        self._follower = self.follow(config)
+        self.shadow = self.follow(config)
 
-    def _perform(self, follower: Follower, action: Action) -> Seen:
+    def _perform(self, shadow: Shadow, action: Action) -> tuple[Observation, Seen]:
         self.performed += 1
-        return follower.observe(action, self.adapter.perform(action))
+        shown = self.adapter.perform(shadow.outward(action))
+        return shown, shadow.observe(action, shown)
 
     def _return_to(self, point: Point) -> None:
         """Start anew and perform the actions that lead to a point; the followed worlds must be the same ones."""
         try:
             self._start(point.config)
-            follower = self._follower
-            assert follower is not None
+            shadow = self.shadow
+            assert shadow is not None, "a run was begun"
             for at, known in enumerate(point.way()):
                 assert known.moment is not None
-                self._perform(follower, known.moment.action)
-                if follower.world != known.world:
+                self._perform(shadow, known.moment.action)
+                if shadow.world != known.world:
                     action = lines.action_text(known.moment.action)
                     raise Unrepeatable(f"the same {at + 1} actions from the start show something else at {action}")
         except Died as died:
             raise Unrepeatable(f"the same actions from the start end differently: the implementation {died.words}") from died
-        self._live = point
-
-
-def observed(points: Sequence[Point]) -> list[Seen]:
-    """Return what was seen at points, crashes left out."""
-    return [point.seen for point in points if point.seen is not None]
+        self._live = point.place

@@ -7,6 +7,7 @@ fit is fitted again. Whatever survives is a legal run of its own, and its last a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from attrs import define, evolve
 
@@ -19,10 +20,42 @@ from kvproof.spec.engines import amounts, disabled, flight, host, players, rules
 from kvproof.spec.engines import enabled as lists
 from kvproof.spec.engines.amounts import Limits
 from kvproof.spec.judge import Judge, Violation
-from kvproof.spec.laws.base import Law
+from kvproof.spec.laws.base import Law, Moment
 
 MAX_RUNS = 1000
-Judging = Callable[[Sequence[Law]], Judge]
+
+
+class Judges(Protocol):
+    """Judges one candidate; see ``Judge``."""
+
+    def configuration(self, config: Config) -> list[Violation]:
+        """Judge the configuration alone."""
+
+    def moment(self, moment: Moment, position: int) -> list[Violation]:
+        """Judge one action by the laws."""
+
+    def ruled(
+        self, player: players.Player, moment: Moment, legal: bool, found: list[Violation], position: int
+    ) -> list[Violation]:
+        """Judge the action that a player has just performed by the rules of generation."""
+
+    def run(self, config: Config, actions: Sequence[Action], start: players.Start) -> list[Violation]:
+        """Judge the whole run."""
+
+
+@define(slots=True)
+class OfModel(Judge):
+    """Judges a candidate that the model performs."""
+
+    def ruled(
+        self, player: players.Player, moment: Moment, legal: bool, found: list[Violation], position: int
+    ) -> list[Violation]:
+        """Judge an action by the rules of generation."""
+        del player
+        return rules.violations(moment, legal, found, position)
+
+
+Judging = Callable[[Sequence[Law]], Judges]
 """Makes the judge of one candidate."""
 
 
@@ -41,7 +74,7 @@ class Shrinker:
     max_runs: int = MAX_RUNS
     max_actions: int | None = None
     start: players.Start = players.model
-    judging: Judging = Judge
+    judging: Judging = OfModel
     runs: int = 0
     performed: int = 0
 
@@ -65,11 +98,11 @@ class Shrinker:
             self.performed += 1
             found = judge.moment(moment, len(kept))
             if probe and action in disabled.disabled(world, self.limits):
-                found += rules.violations(moment, False, found, len(kept))
+                found += judge.ruled(player, moment, False, found, len(kept))
             elif moment.refusal is not None and (
                 judges.is_internal(moment.refusal) or action in lists.enabled(world, self.limits)
             ):
-                found += rules.violations(moment, True, found, len(kept))
+                found += judge.ruled(player, moment, True, found, len(kept))
             violation = self._matching(found)
             if violation is not None:
                 return (*kept, action), violation
@@ -97,7 +130,7 @@ def shrink(
     *,
     max_actions: int | None = None,
     start: players.Start = players.model,
-    judging: Judging = Judge,
+    judging: Judging = OfModel,
 ) -> tuple[tuple[Action, ...], Violation]:
     """Return a minimal action list that breaks the same law, and the violation it shows.
 
