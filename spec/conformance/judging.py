@@ -76,10 +76,13 @@ class Judging:
 
     def guard(self, point: Point, position: int) -> list[Violation]:
         """Judge an action that the model refuses by the rule that it must be refused and change nothing."""
+        if all(law.id != rules.GUARD for law in self.oracle.laws):
+            return []
         moment, before = point.moment, point.before
         assert moment is not None
         assert before is not None, "the beginning is no action"
         name = type(moment.action).__name__
+        self.oracle.finding(rules.GUARD).unjudged = ""
         found: list[Evidence] = []
         if isinstance(moment.refusal, Crash):
             found.append(Evidence.of(f"{name} must be refused here: {moment.refusal.message}"))
@@ -97,6 +100,8 @@ class Judging:
         begin = start or self.runs.begin
         found: list[Violation] = []
         for law in self.oracle.laws:
+            if law.check is None and law.check_config is None and law.id != GUARD.id:
+                self.oracle.finding(law.id).unjudged = ""
             if law.check_run is not None:
                 check = law.check_run
                 found += self._whole([law], lambda check=check: [check(config, actions, begin)])  # type: ignore[misc]
