@@ -14,6 +14,7 @@ from kvproof.core.actions import Output
 from kvproof.core.config import Config, Group
 from kvproof.core.contents import GARBAGE, UNWRITTEN
 from kvproof.core.prefixes import Prefixes
+from kvproof.core.records import Record
 from kvproof.core.world import Hit, Phase, Request, Scheduled, Status, Step, World
 from kvproof.spec import naive
 
@@ -301,6 +302,11 @@ def request_of(world: World, request: int) -> Request | None:
         if candidate.request == request:
             return candidate
     return None
+
+
+def put_off(record: Record) -> bool:
+    """Tell whether an allocation was not admitted; of other actions it says nothing."""
+    return record.admitted is not None and not record.admitted
 
 
 def is_admitted(request: Request) -> bool:

@@ -128,7 +128,7 @@ class Shadow:
     def _decided(self, action: act.Allocate, predicted: Moment, observation: Observation) -> World:
         """Return the world after an allocation that the implementation admitted or not, whatever the model would have done."""
         record = predicted.record
-        admitted = admitted_by(action, observation)
+        admitted = admitted_by(self.world, action, observation)
         if record is None or admitted is None or admitted == record.admitted:
             return predicted.after
         return carried_on(self.world, action) if admitted else evolve(self.world, hit=None)
@@ -320,13 +320,16 @@ def _refusal(predicted: Moment, observation: Observation) -> Refusal | None:
     return ContractBroken(f"the implementation does not perform it: {observation.refusal}")
 
 
-def admitted_by(action: act.Allocate, observation: Observation) -> bool | None:
-    """Tell whether an implementation admitted an allocation, by its answer or the request's status; None if it does not say."""
+def admitted_by(world: World, action: act.Allocate, observation: Observation) -> bool | None:
+    """Tell whether an implementation admitted an allocation, None if it does not say.
+
+    Its answer tells, or, for a request that did not run before, the status afterwards.
+    """
     answer = observation.result.get("admitted")
     if answer is not None:
         return bool(answer)
-    said = (observation.state.requests or {}).get(action.request)
-    if said is None or said.status is None or said.computed is None:
+    said, before = (observation.state.requests or {}).get(action.request), ground.request_of(world, action.request)
+    if said is None or said.status is None or before is None or before.status is Status.RUNNING:
         return None
     return said.status == ("loading" if action.load else "running")
 

@@ -173,7 +173,7 @@ def _demand_suffices(moment: Moment) -> Findings:
 
 def _refused_leaves_nothing(moment: Moment) -> Findings:
     action, record = moment.action, moment.record
-    if not isinstance(action, Allocate) or record is None or record.admitted is not False:
+    if not isinstance(action, Allocate) or record is None or not ground.put_off(record):
         return None
     before, after = moment.before, moment.after
     found = []

@@ -19,7 +19,7 @@ from kvproof.spec.laws.tables import TABLES_CHANGE
 def _windows_nulled(moment: Moment) -> Findings:
     """TB-5: after an allocation nothing that is not read any more is kept, and everything that is read is there."""
     action, record = moment.action, moment.record
-    if not isinstance(action, Allocate) or record is None or (record.admitted is False and action.full_sequence):
+    if not isinstance(action, Allocate) or record is None or (action.full_sequence and ground.put_off(record)):
         return None
     old, new = ground.request_of(moment.before, action.request), ground.request_of(moment.after, action.request)
     if old is None or new is None:
@@ -115,7 +115,7 @@ def _few_states(moment: Moment) -> Findings:
         return None
     groups = ground.snapshot_groups(moment.after.config)
     allocated = moment.action.request if isinstance(moment.action, Allocate) else None
-    succeeded = moment.record.admitted is True
+    succeeded = bool(moment.record.admitted)
     judged = False
     found = []
     for old, new in ground.changed_requests(moment.before, moment.after):

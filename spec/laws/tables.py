@@ -234,7 +234,7 @@ def _agree(world: World, group: int, index: int, block: int, pair: tuple[Request
 
 def _registered_count(moment: Moment) -> Findings:
     action = moment.action
-    if not isinstance(action, Allocate | Output) or moment.record is None or moment.record.admitted is False:
+    if not isinstance(action, Allocate | Output) or moment.record is None or ground.put_off(moment.record):
         return None
     world = moment.after
     request, old = ground.request_of(world, action.request), ground.request_of(moment.before, action.request)
