@@ -70,7 +70,7 @@ class PagedCacheAdapter:
         layouts = []
         for group in config.groups:
             if group.kind not in KINDS or group.speculative_blocks or (group.kind == "mamba_align" and self.is_coarse(config)):
-                missing.append(f"groups of {group.kind} such as {group}")
+                missing.append(f"{group.kind} with blocks of {group.block_size}")
                 continue
             sharded = group.sharded and config.dcp_size > 1
             span = group.block_size * (config.dcp_size if sharded else 1)
