@@ -34,8 +34,6 @@ WALKS = 3
 STEPS = 250
 HOST_STEPS = 500
 """With a host tier it takes longer until something was stored, lost on the device and asked for again."""
-WHOLE_EVERY = 3
-"""Every so many walks, from the first on, the laws that perform actions again are judged, too."""
 SHRINK_RUNS = 500
 SHRINK_ACTIONS = 40_000
 
@@ -176,8 +174,7 @@ class Search:
                 return
             if moment.refusal is None or run.world is not world:
                 kept.append(action)
-        if number % WHOLE_EVERY == 0:
-            self._whole(scope, config, judging, kept)
+        self._whole(scope, config, judging, kept)
 
     def _whole(self, scope: Scope, config: Config, judging: Judging, kept: Sequence[Action]) -> None:
         """Judge a whole run; a crash while it is carried on is shown by the actions that led to it."""
