@@ -38,9 +38,7 @@ def test_the_python_of_the_page_runs_in_order_and_prints_what_the_page_quotes() 
 
 
 @pytest.mark.parametrize("block", FILES, ids=[block.splitlines()[0] for block in FILES])
-def test_the_test_files_of_the_page_run(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, block: str
-) -> None:
+def test_the_test_files_of_the_page_run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, block: str) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
     pytester.makepyfile(test_page=block)
     result = pytester.runpytest_inprocess(

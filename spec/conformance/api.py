@@ -58,8 +58,9 @@ def check_all_laws(
 ) -> Report:
     """Judge an implementation by generated runs and return a verdict for every law.
 
-    ``laws`` are ids or letters of families (None: all; the rule GUARD has to be named), ``scopes`` names of scopes, ``quick`` or ``all`` (None: all,
-    as far as the adapter supports their configuration); ``walks`` per scope and ``steps``, actions per walk, are the budget.
+    ``laws`` are ids or letters of families (None: all; the rule GUARD has to be named), ``scopes`` names of scopes, ``quick``
+    or ``all`` (None: all, as far as the adapter supports their configuration); ``walks`` per scope and ``steps``, actions per
+    walk, are the budget.
     ``policies`` are settings that the implementation declares, as ``field=value``, beside the ``profile`` and ``policies`` of
     the adapter. With ``isolation`` the adapter runs in a forked process, so that a hang of more than ``limit`` seconds or a
     crash is a verdict (LV-9). ``progress`` is told what is being done. Raises UserError for unknown names, AdapterError if the

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 from attrs import field, frozen
 
-from kvproof.spec import check, counterexample, output
+from kvproof.spec import counterexample, output
 from kvproof.spec import laws as all_laws
 from kvproof.spec.conformance import api, reports
 from kvproof.spec.conformance.adapter import Adapter, AdapterError
 from kvproof.spec.conformance.reports import LawVerdict, Report, Verdict
-from kvproof.spec.engines import rules
 from kvproof.spec.exits import UserError
 from kvproof.spec.report import markdown
 
@@ -44,19 +43,8 @@ _RUNS: pytest.StashKey[dict[Asked, Report | Exception]] = pytest.StashKey()
 
 
 def law_ids(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the ids of laws named by id or family, all of them and the rules of generation for none. Raises UserError."""
-    known = (*(law.id for law in all_laws.ALL), *(rule for rule in rules.SENTENCES if rule not in _law_names()))
-    if not names:
-        return known
-    ids = check.named_laws(names)
-    for name in ids:
-        if name not in known:
-            raise UserError(f"{name} is no law and no family of laws: kvproof laws lists them")
-    return ids
-
-
-def _law_names() -> frozenset[str]:
-    return frozenset(law.id for law in all_laws.ALL)
+    """Return the ids of laws named by id or family, all laws for none. Raises UserError."""
+    return tuple(law.id for law in api.chosen_laws(names or None))
 
 
 def law_of(item: Any) -> str:

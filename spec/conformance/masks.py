@@ -85,6 +85,8 @@ REQUIRED: dict[type[Action], dict[str, Shows]] = {
 CONTENTS: frozenset[Shows] = frozenset((Shows.TABLES, Shows.COPIES))
 DERIVED: frozenset[Shows] = frozenset((Shows.TABLES, Shows.KEYS, Shows.REFERENCES))
 HOSTED: frozenset[Shows] = frozenset((Shows.HOST, Shows.TRANSFERS, Shows.COUNTERS, Shows.HANDOFFS))
+OF_CONNECTORS: frozenset[Shows] = frozenset((Shows.TRANSFERS, Shows.COUNTERS))
+"""Without a connector there is nothing of these to be hidden."""
 _INTERNAL: tuple[str, ...] = (
     *("partial_index", "partial_source", "allocated", "retired", "tail_block", "tail_boundary"),
     *("checkpoint_position", "checkpoint_column"),
@@ -238,7 +240,7 @@ class Mask:
         changes: dict[str, Any] = {
             name: Hidden(capability.value)
             for name, capability in FIELDS.get(type(action), {}).items()
-            if capability not in self.shows
+            if capability not in self.shows and (self.config.children or capability not in OF_CONNECTORS)
         }
         if self.config.events and self.lacks(Shows.EVENTS):
             changes["events"] = Hidden(Shows.EVENTS.value)

@@ -22,8 +22,8 @@ OF_THE_WORKER: frozenset[str] = frozenset(law.id for law in rows.LAWS)
 """Laws about the worker's rows themselves. All others are about what the manager gave the worker: where no rows are shown they
 are judged with rows of a sound worker."""
 NEEDED: tuple[Shows, ...] = (Shows.HITS, Shows.ADMISSION)
-"""Without these nobody knows how many tokens a request has computed, or whether it was admitted: the run cannot be followed, and
-nothing that a law says of it can be trusted."""
+"""Without these nobody knows how many tokens a request has computed, or whether it was admitted: the run cannot be followed,
+and nothing that a law says of it can be trusted."""
 
 
 class Verdict(Enum):
