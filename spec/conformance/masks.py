@@ -82,11 +82,20 @@ REQUIRED: dict[type[Action], dict[str, Shows]] = {
 }
 """Fields without which a capability would mean nothing: an adapter that declares it shows them."""
 
-CONTENTS: frozenset[Shows] = frozenset((Shows.TABLES, Shows.COPIES))
 DERIVED: frozenset[Shows] = frozenset((Shows.TABLES, Shows.KEYS, Shows.REFERENCES))
-HOSTED: frozenset[Shows] = frozenset((Shows.HOST, Shows.TRANSFERS, Shows.COUNTERS, Shows.HANDOFFS))
 OF_CONNECTORS: frozenset[Shows] = frozenset((Shows.TRANSFERS, Shows.COUNTERS))
 """Without a connector there is nothing of these to be hidden."""
+HOSTED: frozenset[Shows] = frozenset((Shows.HOST, Shows.TRANSFERS, Shows.COUNTERS))
+PLAN, INTERNALS, BYTES = "plan", "internals", "bytes"
+LOST: dict[type[Action], frozenset[str]] = {
+    act.Allocate: frozenset((PLAN, INTERNALS)),
+    **dict.fromkeys((act.Dispatch, act.Execute, act.Output, act.RunStore, act.RunLoad, act.CompleteLoad), frozenset((BYTES,))),
+}
+"""What can no longer be followed after the model refused such an action and the implementation performed it.
+
+What an open plan holds is known again once it is drained; bytes and internals stay unknown.
+"""
+UNFOLLOWED = "what becomes of a step that the model refuses"
 _INTERNAL: tuple[str, ...] = (
     *("partial_index", "partial_source", "allocated", "retired", "tail_block", "tail_boundary"),
     *("checkpoint_position", "checkpoint_column"),
@@ -103,6 +112,8 @@ class Mask:
     """Nothing of a world is hidden."""
     absent: frozenset[str] = frozenset()
     """Parts that a declared capability could show and this adapter does not, such as ``host keys``."""
+    lost: frozenset[str] = frozenset()
+    """Parts that are followed, not shown, and could not be followed: see ``LOST``."""
 
     @classmethod
     def of(cls, config: Config, shows: Iterable[Shows], absent: Iterable[str] = ()) -> Mask:
@@ -119,34 +130,34 @@ class Mask:
 
     def derived(self) -> str:
         """Return what is missing for the model's own bookkeeping to be that of the implementation, empty if nothing is."""
-        return self.lacks(Shows.TABLES, Shows.KEYS, Shows.REFERENCES)
+        return self.lacks(Shows.TABLES, Shows.KEYS, Shows.REFERENCES) or (UNFOLLOWED if INTERNALS in self.lost else "")
 
     def contents(self) -> str:
         """Return what is missing to follow the bytes on the device, empty if nothing is."""
         transfers = () if self.config.offload is None else (Shows.TRANSFERS,)
-        return self.lacks(Shows.TABLES, Shows.COPIES, *transfers)
+        return self.lacks(Shows.TABLES, Shows.COPIES, *transfers) or (UNFOLLOWED if BYTES in self.lost else "")
 
     # --- worlds -------------------------------------------------------------------------------------------------------
 
     def world(self, world: World) -> World:
         """Return a world in which everything is hidden that is not shown."""
-        if self.whole:
+        if self.whole and not self.lost:
             return world
         changes: dict[str, Any] = {"pool": self._pool(world.pool)}
         what = self.contents()
         if what:
             changes["contents"] = Hidden(what)
-        if self.lacks(Shows.TABLES, Shows.INTERNALS, Shows.KEYS, Shows.REFERENCES, Shows.HITS):
+        if self.lost or self.lacks(Shows.TABLES, Shows.INTERNALS, Shows.KEYS, Shows.REFERENCES, Shows.HITS):
             changes["requests"] = tuple(self._request(request) for request in world.requests)
         if world.hit is not None and self.lacks(Shows.HITS):
             changes["hit"] = self._hit(world.hit)
-        if self.lacks(Shows.COPIES, Shows.ZEROED, Shows.HANDOFFS, Shows.TRANSFERS, *DERIVED):
+        if self.lost or self.lacks(Shows.COPIES, Shows.ZEROED, Shows.HANDOFFS, Shows.TRANSFERS, *DERIVED):
             changes["plan"] = self._plan(world.plan)
         if self.lacks(Shows.COPIES, Shows.ZEROED, Shows.TRANSFERS):
             changes["steps"] = tuple(self._step(step) for step in world.steps)
         if self.lacks(Shows.TABLES):
             changes["deferred"] = Hidden(Shows.TABLES.value)
-        if world.host is not None and (self.absent or not self.shows >= HOSTED):
+        if world.host is not None and (self.absent or self.contents() or self.lacks(*HOSTED)):
             changes["host"] = self._host(world.host)
         return evolve(world, **changes)
 
@@ -191,6 +202,8 @@ class Mask:
         what = self.derived()
         if what:
             changes |= {name: Hidden(what) for name in ("cached", "undo")}
+        if PLAN in self.lost:
+            changes |= {name: Hidden(UNFOLLOWED) for name in ("copies", "zero", "handoffs")}
         if self.config.offload is not None and self.lacks(Shows.TRANSFERS):
             changes |= {name: Hidden(Shows.TRANSFERS.value) for name in ("store", "load")}
         return evolve(plan, **changes) if changes else plan

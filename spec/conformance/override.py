@@ -309,6 +309,11 @@ def _counted(pool: Pool, ref: tuple[int, ...]) -> Pool:
     return pool if ref == pool.ref else evolve(pool, ref=ref)
 
 
+def reordered(pool: Pool, free: tuple[int, ...]) -> Pool:
+    """Return a pool with another order of its free queue, the same one if that has other blocks."""
+    return evolve(pool, free=free) if free != pool.free and sorted(free) == sorted(pool.free) else pool
+
+
 def requeued(pool: Pool) -> Pool:
     """Return a pool whose free queue has the blocks without references, in the order in which it had them, new ones last."""
     kept = [block for block in pool.free if 0 < block < len(pool.ref) and pool.ref[block] == 0]

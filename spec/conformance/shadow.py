@@ -7,7 +7,7 @@ difference from the model is no violation by itself: the laws look at what was o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 from attrs import define, evolve, field, fields_dict, frozen
 
@@ -23,7 +23,8 @@ from kvproof.spec import ground
 from kvproof.spec.conformance import answers, override, predict
 from kvproof.spec.conformance.adapter import AdapterError, HostState, Observation, PoolState, Shows, State
 from kvproof.spec.conformance.differences import Difference, Noting
-from kvproof.spec.conformance.masks import FIELDS, REQUIRED, Mask
+from kvproof.spec.conformance.hidden import Hidden, is_hidden
+from kvproof.spec.conformance.masks import FIELDS, LOST, PLAN, REQUIRED, Mask
 from kvproof.spec.conformance.override import Overriding
 from kvproof.spec.conformance.reading import Lists, Reader
 from kvproof.spec.laws.base import Moment
@@ -45,9 +46,12 @@ PHASES: dict[type[Action], Phase] = {
 class Seen:
     """One action of an implementation: the moment for the laws, what the model had predicted otherwise, and what makes
     following it unsure, in words.
+
+    ``followed`` is the same moment with nothing hidden: of the world that the shadow goes on with, for who drives the adapter.
     """
 
     moment: Moment
+    followed: Moment
     differences: tuple[Difference, ...] = ()
     problems: tuple[str, ...] = ()
 
@@ -88,24 +92,27 @@ class Shadow:
         self._check(action, observation)
         noting, problems = Noting(), []
         predicted = self._leniently(action, observation, self._predict(action, observation), noting)
-        refusal = _refusal(predicted, observation)
+        refusal = _refusal(action, predicted, observation, self.shows)
         start = predicted.after
         if observation.refusal is None and predicted.refusal is not None:
             noting.differs("refusal", predicted.refusal.message, None)
             problems.append(f"the model refuses it: {predicted.refusal.message}")
             start = carried_on(self.world, action)
+            self._lose(action)
         elif observation.refusal is not None and predicted.refusal is None:
             noting.differs("refusal", None, observation.refusal)
             start = self.world
         elif isinstance(action, act.Allocate):
             start = self._decided(action, predicted, observation)
         followed, judged = self._states(start, observation.state, noting)
-        record = None
+        whole = shown = None
         if refusal is None:
-            followed, judged, record = self._answer(action, predicted, observation, followed, judged, noting)
-        moment = self._masked(action, record, refusal, judged)
+            followed, judged, whole, shown = self._answer(action, predicted, observation, followed, judged, noting)
+        moment = self._masked(action, shown, refusal, judged)
+        told = predicted.refusal if is_hidden(refusal) else refusal
+        complete = Moment(self.world, action, whole, told, followed)
         self.world = followed
-        return Seen(moment, tuple(noting.found), tuple(problems))
+        return Seen(moment, complete, tuple(noting.found), tuple(problems))
 
     # --- prediction ---------------------------------------------------------------------------------------------------
 
@@ -154,7 +161,13 @@ class Shadow:
         admitted = admitted_by(self.world, action, observation)
         if record is None or admitted is None or admitted == record.admitted:
             return predicted.after
-        return carried_on(self.world, action) if admitted else evolve(self.world, hit=None)
+        if not admitted:
+            return evolve(self.world, hit=None)
+        self._lose(action)
+        return carried_on(self.world, action)
+
+    def _lose(self, action: Action) -> None:
+        self.mask = evolve(self.mask, lost=self.mask.lost | LOST.get(type(action), frozenset()))
 
     # --- what is shown ------------------------------------------------------------------------------------------------
 
@@ -225,8 +238,8 @@ class Shadow:
 
     def _answer(
         self, action: Action, predicted: Moment, observation: Observation, followed: World, judged: World, noting: Noting
-    ) -> tuple[World, World, Record]:
-        """Return the worlds and the record with what the implementation answered in place."""
+    ) -> tuple[World, World, Record, Record]:
+        """Return the worlds and the record with what the implementation answered in place, and the record as laws see it."""
         same = followed is judged
         table, result = self.reader.result(
             self._result(action, observation), judged.prefixes, isinstance(action, act.LookupExternal)
@@ -243,7 +256,7 @@ class Shadow:
             now = answers.taken_in(judged, action, record, changed)
             followed = now if same else answers.taken_in(followed, action, record, changed)
             judged = now
-        return followed, judged, self.mask.record(action, record, left_out)
+        return followed, judged, record, self.mask.record(action, record, left_out)
 
     def _result(self, action: Action, observation: Observation) -> dict[str, object]:
         """Return the fields of an answer that a declared capability shows, or that every adapter may show."""
@@ -266,17 +279,29 @@ class Shadow:
 
     def _masked(self, action: Action, record: Record | None, refusal: Refusal | None, after: World) -> Moment:
         before = self._judged
+        if PLAN in self.mask.lost and isinstance(action, act.Drain) and refusal is None:
+            self.mask = evolve(self.mask, lost=self.mask.lost - {PLAN})
         self._judged = self.mask.world(after)
         return Moment(before, action, record, refusal, self._judged)
+
+    def _queued_as(self, shown: State) -> World:
+        """Return the new world with its free queues in the order in which the implementation begins: any order will do."""
+        world, reader = self.world, self.reader
+        if Shows.FREE_QUEUE in self.shows and shown.device.free is not None:
+            world = evolve(world, pool=override.reordered(world.pool, reader.free(reader.device, shown.device.free)))
+        if world.host is not None and Shows.HOST in self.shows and shown.host is not None and shown.host.pool.free is not None:
+            pool = override.reordered(world.host.pool, reader.free(reader.host, shown.host.pool.free))
+            world = evolve(world, host=evolve(world.host, pool=pool))
+        return world
 
     def _check(self, action: Action, observation: Observation) -> None:
         """Check that what is declared is shown. Raises AdapterError."""
         if not self._looked:
             self._looked = True
             absent = _absent(self.config, self.shows, observation.state.host)
-            if absent:
-                self.mask = Mask.of(self.config, self.shows, absent)
-                self._judged = self.mask.world(self.world)
+            self.mask = Mask.of(self.config, self.shows, absent)
+            self.world = self._queued_as(observation.state)
+            self._judged = self.mask.world(self.world)
         for capability, is_there in DECLARED.items():
             if capability in self.shows and not is_there(observation.state, self.config):
                 raise AdapterError(
@@ -334,11 +359,14 @@ def _absent(config: Config, shows: frozenset[Shows], host: HostState | None) -> 
     return [name for capability, name, part in parts if capability in shows and part is None]
 
 
-def _refusal(predicted: Moment, observation: Observation) -> Refusal | None:
+def _refusal(action: Action, predicted: Moment, observation: Observation, shows: frozenset[Shows]) -> Refusal | None:
     """Return the refusal of the moment: the model's where both refuse; an unexpected one is a broken contract (LV-9)."""
     if observation.refusal is None:
         return None
     if predicted.refusal is not None:
+        if isinstance(action, act.Allocate) and Shows.HITS not in shows:
+            # The model may refuse it for a hit that it guessed; why the implementation does, nobody knows.
+            return cast(Refusal, Hidden(Shows.HITS.value))
         return predicted.refusal
     return ContractBroken(f"the implementation does not perform it: {observation.refusal}")
 
