@@ -8,6 +8,7 @@ from attrs import define, field
 
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
+from kvproof.spec import judge
 from kvproof.spec.conformance.adapter import AdapterError, Shows, Unsupported
 from kvproof.spec.conformance.hidden import NotShown
 from kvproof.spec.conformance.isolation import Died
@@ -61,8 +62,10 @@ class Judging:
         return []
 
     def moment(self, moment: Moment, position: int) -> list[Violation]:
-        """Judge one action."""
+        """Judge one action. A crash breaks LV-9 if the action is a legal one; of another one see ``guard``."""
         if isinstance(moment.refusal, Crash):
+            if judge.attempt(moment.before, moment.action).refusal is not None:
+                return []
             return self._note(rules.TOTALITY, [_crashed(moment.refusal.message)], position)
         self.oracle.position = position
         return self.oracle.judge(moment)

@@ -155,6 +155,8 @@ class Runs:
             dead = Point(point.config, point.world, point, moment, dead=words)
             self.crashes.append(dead)
             return dead
+        if point.before is None and seen.moment.refusal is not None and not seen.differences and point.world != shadow.world:
+            point.world = shadow.world  # in which order blocks are free in the beginning is seen with the first action
         if seen.moment.refusal is not None and shadow.world == point.world:
             return Point.refused(point, seen.moment, shown, seen)
         self._live = Point(point.config, shadow.world, point, seen.moment, shown, seen)
