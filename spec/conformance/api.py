@@ -58,8 +58,9 @@ def check_all_laws(
 ) -> Report:
     """Judge an implementation by generated runs and return a verdict for every law.
 
-    ``laws`` are ids or letters of families (None: all, and GUARD), ``scopes`` names of scopes, ``quick`` or ``all`` (None: all,
-    as far as the adapter supports their configuration); ``walks`` per scope and ``steps``, actions per walk, are the budget.
+    ``laws`` are ids or letters of families (None: all; the rule GUARD has to be named), ``scopes`` names of scopes, ``quick``
+    or ``all`` (None: all, as far as the adapter supports their configuration); ``walks`` per scope and ``steps``, actions per
+    walk, are the budget.
     ``policies`` are settings that the implementation declares, as ``field=value``, beside the ``profile`` and ``policies`` of
     the adapter. With ``isolation`` the adapter runs in a forked process, so that a hang of more than ``limit`` seconds or a
     crash is a verdict (LV-9). ``progress`` is told what is being done. Raises UserError for unknown names, AdapterError if the
@@ -100,10 +101,14 @@ def _check(adapter: object) -> None:
 
 
 def chosen_laws(names: Sequence[str] | None) -> tuple[Law, ...]:
-    """Return the laws to judge, in their order: all and GUARD, or those of these ids and families. Raises UserError."""
+    """Return the laws to judge, in their order: all, or those of these ids and families. Raises UserError.
+
+    The rule GUARD has to be named: which calls an implementation must refuse is its own contract, unless it says that its
+    preconditions are those of the model, the sub-phases of the worker and the ends of chunks included.
+    """
     known = (*all_laws.ALL, GUARD)
     if names is None:
-        return known
+        return all_laws.ALL
     wanted: set[str] = set()
     for name in names:
         family = {law.id for law in all_laws.family(name)} or {law.id for law in known if law.id.casefold() == name.casefold()}
@@ -141,7 +146,7 @@ def _verdict(
     law: Law, done: Sequence[Searched], broken: Broken | None, found: tuple[Counterexample, tuple[str, ...]] | None
 ) -> LawVerdict:
     """Return the verdict on one law over all scopes."""
-    findings = [finding for one in done for finding in one.findings if finding.law.id == law.id]
+    findings = [finding for one in done if not one.skipped for finding in one.findings if finding.law.id == law.id]
     hidden: Counter[str] = Counter()
     for finding in findings:
         hidden.update(finding.hidden)

@@ -21,6 +21,9 @@ from kvproof.spec.laws.base import Findings, Law, Moment
 OF_THE_WORKER: frozenset[str] = frozenset(law.id for law in rows.LAWS)
 """Laws about the worker's rows themselves. All others are about what the manager gave the worker: where no rows are shown they
 are judged with rows of a sound worker."""
+NEEDED: tuple[Shows, ...] = (Shows.HITS, Shows.ADMISSION)
+"""Without these nobody knows how many tokens a request has computed, or whether it was admitted: the run cannot be followed,
+and nothing that a law says of it can be trusted."""
 
 
 class Verdict(Enum):
@@ -134,6 +137,11 @@ class Oracle:
         if laws is None:
             laws = tuple(law for law in self.laws if law.check is not None and (not law.on or type(moment.action) in law.on))
             self._by_action[type(moment.action)] = laws
+        missing = next((capability for capability in NEEDED if capability not in self.shows), None)
+        if missing is not None:
+            for law in laws:
+                self._found[law.id].hidden[missing.value] += 1
+            return []
         bare: Moment | None = None
         found: list[Violation] = []
         for law in laws:
@@ -146,8 +154,8 @@ class Oracle:
                 findings = law.check(here)
                 if findings:
                     findings = list(findings)
-            except NotShown as missing:
-                self._found[law.id].hidden[missing.what] += 1
+            except NotShown as hidden:
+                self._found[law.id].hidden[hidden.what] += 1
                 continue
             except Exception as error:
                 self._found[law.id].hidden[f"a state that it can make sense of ({type(error).__name__}: {error})"] += 1

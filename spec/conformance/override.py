@@ -29,22 +29,22 @@ class Overriding:
 
     reader: Reader
 
-    def state(self, world: World, shown: State, noting: Noting, before: Host | None = None) -> World:
-        """Return a world with everything that is shown in place; ``before`` is the host side before the action."""
+    def state(self, world: World, shown: State, noting: Noting, before: World) -> World:
+        """Return a world with everything that is shown in place; ``before`` is the one before the action."""
         world = self.requests(world, shown.requests, noting)
-        pool, table = self.pool(world.pool, world.prefixes, shown.device, self.reader.device, "device", noting)
+        pool, table = self.pool(world.pool, world.prefixes, shown.device, self.reader.device, "device", noting, before.pool)
         if pool is not world.pool or table is not world.prefixes:
             world = evolve(world, pool=pool, prefixes=table)
         if shown.rows is not None:
             world = self.rows(world, shown.rows, noting)
         if shown.host is not None and world.host is not None:
-            world = self.host(world, world.host, shown.host, noting, before or world.host)
+            world = self.host(world, world.host, shown.host, noting, before.host or world.host)
         return world
 
     # --- pools --------------------------------------------------------------------------------------------------------
 
     def pool(
-        self, pool: Pool, table: Prefixes, shown: PoolState, blocks: Blocks, tier: str, noting: Noting
+        self, pool: Pool, table: Prefixes, shown: PoolState, blocks: Blocks, tier: str, noting: Noting, before: Pool
     ) -> tuple[Pool, Prefixes]:
         """Return a tier's pool with the parts that are shown in place, and the prefix table with the nodes of its keys."""
         if shown.references is not None:
@@ -58,7 +58,7 @@ class Overriding:
         if shown.keys is not None:
             table, rows = self.reader.keys(blocks, shown.keys, table)
             if noting.differs(f"{tier} keys", key_rows(pool), rows):
-                pool = with_keys(pool, table, rows)
+                pool = with_keys(pool, table, rows, before)
         return pool, table
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ class Overriding:
 
     def host(self, world: World, host: Host, shown: HostState, noting: Noting, before: Host) -> World:
         """Return a world whose host side is as it is shown."""
-        pool, table = self.pool(host.pool, world.prefixes, shown.pool, self.reader.host, "host", noting)
+        pool, table = self.pool(host.pool, world.prefixes, shown.pool, self.reader.host, "host", noting, before.pool)
         changes: dict[str, Any] = {}
         if pool is not host.pool:
             changes["pool"] = pool
@@ -227,32 +227,60 @@ def key_rows(pool: Pool) -> tuple[KeyRow, ...]:
     )
 
 
-def with_keys(pool: Pool, table: Prefixes, rows: Sequence[KeyRow]) -> Pool:
-    """Return a pool with exactly these keys; an entry that was there keeps its place in the order of insertion if it can."""
+def with_keys(pool: Pool, table: Prefixes, rows: Sequence[KeyRow], previous: Pool) -> Pool:
+    """Return a pool with exactly these keys.
+
+    Their order of insertion is not shown: it is the one of ``previous``, the pool before the action, where a block still stands
+    for the same, else the predicted one, else they are the newest; a block's additional keys count as added to its primary one.
+    """
+    if rows == key_rows(previous):
+        same = ("key_node", "key_group", "key_tokens", "entries")
+        return evolve(pool, **{name: getattr(previous, name) for name in same})
     count = len(pool.ref)
-    known = {(node, group, block): seq for node, group, seq, block in pool.entries}
     node_of, group_of, tokens_of = [NO_KEY] * count, [NO_KEY] * count, [NO_KEY] * count
-    entries, seq, last, before = [], pool.next_seq, (NO_KEY, NO_KEY), NO_KEY
     for node, group, block, primary in rows:
-        own = known.get((node, group, block))
-        if (node, group) != last:
-            last, before = (node, group), NO_KEY
-        if own is None or own <= before:
-            own, seq = seq, seq + 1
-        before = own
-        entries.append((node, group, own, block))
         if primary and 0 <= block < count:
-            same = pool.key_node[block] == node and pool.key_group[block] == group
+            known = pool.key_node[block] == node and pool.key_group[block] == group
             node_of[block], group_of[block] = node, group
-            tokens_of[block] = pool.key_tokens[block] if same else table.depth[node]
+            tokens_of[block] = pool.key_tokens[block] if known else table.depth[node]
+    seqs, next_seq = _places(pool, rows, previous)
     return evolve(
         pool,
         key_node=tuple(node_of),
         key_group=tuple(group_of),
         key_tokens=tuple(tokens_of),
-        entries=tuple(sorted(entries)),
-        next_seq=seq,
+        entries=tuple(sorted((node, group, seq, block) for (node, group, block, _), seq in zip(rows, seqs, strict=True))),
+        next_seq=next_seq,
     )
+
+
+def _places(pool: Pool, rows: Sequence[KeyRow], previous: Pool) -> tuple[list[int], int]:
+    """Return the place of every key in the order of insertion, and the next free one."""
+    known = {(node, group, block): seq for node, group, seq, block in pool.entries}
+    unchanged = {
+        block
+        for node, group, block, primary in rows
+        if primary and 0 <= block < len(previous.ref) and (previous.key_node[block], previous.key_group[block]) == (node, group)
+    }
+    known |= {(node, group, block): seq for node, group, seq, block in previous.entries if block in unchanged}
+    fresh = max((pool.next_seq, previous.next_seq))
+    seqs = []
+    for node, group, block, _ in rows:
+        at = known.get((node, group, block))
+        seqs.append(fresh if at is None else at)
+        fresh += at is None
+    # Every block that a lookup prefers was there before the next one, and every primary key before those added to it. Where
+    # a cycle of both is shown there is no such order; then some order will do.
+    for _ in range(3):
+        moved = False
+        first = {row[2]: seq for row, seq in zip(rows, seqs, strict=True) if row[3]}
+        for at, (node, group, block, primary) in enumerate(rows):
+            behind = at > 0 and rows[at - 1][:2] == (node, group) and seqs[at] <= seqs[at - 1]
+            if behind or (not primary and seqs[at] <= first.get(block, NO_KEY)):
+                seqs[at], fresh, moved = fresh, fresh + 1, True
+        if not moved:
+            break
+    return seqs, fresh
 
 
 def padded(tables: Lists, request: Request) -> Lists:
