@@ -9,7 +9,7 @@ import pytest
 from examples.adapter import PagedCacheAdapter
 from kvproof.spec.conformance import api
 from kvproof.spec.conformance.adapter import Shows
-from kvproof.spec.conformance.reports import Verdict
+from kvproof.spec.conformance.oracle import Verdict
 from kvproof.spec.conformance.search import Budget
 from tests.spec.conformance import faulty
 from tests.spec.conformance.faulty import MISTAKES, Mistake
