@@ -14,7 +14,7 @@ from attrs import evolve, frozen
 from kvproof.core import actions as act
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
-from kvproof.core.offload.state import Host
+from kvproof.core.offload.state import Host, Load
 from kvproof.core.pool import Pool
 from kvproof.core.records import Record
 from kvproof.core.world import GroupState, Hit, Plan, Request, Step, World
@@ -157,6 +157,8 @@ class Mask:
             changes["steps"] = tuple(self._step(step) for step in world.steps)
         if self.lacks(Shows.TABLES):
             changes["deferred"] = Hidden(Shows.TABLES.value)
+            if self.lacks(Shows.ROWS):
+                changes["worker"] = Hidden(Shows.TABLES.value)
         if world.host is not None and (self.absent or self.contents() or self.lacks(*HOSTED)):
             changes["host"] = self._host(world.host)
         return evolve(world, **changes)
@@ -175,6 +177,8 @@ class Mask:
             changes |= _no_keys(Shows.KEYS.value)
         elif self.derived():
             changes["next_seq"] = Hidden(self.derived())
+            if self.lacks(Shows.TABLES):
+                changes["entries"] = _unordered(pool, Shows.TABLES.value)
         return evolve(pool, **changes) if changes else pool
 
     def _request(self, request: Request) -> Request:
@@ -202,8 +206,10 @@ class Mask:
         what = self.derived()
         if what:
             changes |= {name: Hidden(what) for name in ("cached", "undo")}
-        if PLAN in self.lost:
-            changes |= {name: Hidden(UNFOLLOWED) for name in ("copies", "zero", "handoffs")}
+        # Which blocks an open plan is about only tables tell; its copies and handoffs are shown when it is drained.
+        what = self.lacks(Shows.TABLES) or (UNFOLLOWED if PLAN in self.lost else "")
+        if what:
+            changes |= {name: Hidden(what) for name in ("copies", "zero", "handoffs")}
         if self.config.offload is not None and self.lacks(Shows.TRANSFERS):
             changes |= {name: Hidden(Shows.TRANSFERS.value) for name in ("store", "load")}
         return evolve(plan, **changes) if changes else plan
@@ -231,6 +237,10 @@ class Mask:
         hide(self.lacks(counted), "counters", "drained", "load_blocks", "notices")
         for part in self.absent & _HOST_PARTS.keys():
             hide(part, *_HOST_PARTS[part])
+        if self.lacks(Shows.TABLES) and not self.lacks(moved):
+            for name in ("loads", "abandoned_loads"):
+                loads: tuple[Load, ...] = getattr(host, name)
+                changes.setdefault(name, tuple(_without_tables(load) for load in loads))
         changes["pool"] = self._host_pool(host.pool)
         return evolve(host, **changes)
 
@@ -244,6 +254,8 @@ class Mask:
         what = own or ("host keys" if "host keys" in self.absent else "")
         if what:
             changes |= _no_keys(what)
+        elif self.lacks(Shows.TRANSFERS):
+            changes |= {"entries": _unordered(pool, Shows.TRANSFERS.value), "next_seq": Hidden(Shows.TRANSFERS.value)}
         return evolve(pool, **changes) if changes else pool
 
     # --- records ------------------------------------------------------------------------------------------------------
@@ -277,6 +289,16 @@ _HOST_PARTS: dict[str, tuple[str, ...]] = {
     "lazy cursor": ("cursor",),
 }
 """Parts of a host state that may be missing, and what of the host side is then hidden."""
+
+
+def _unordered(pool: Pool, what: str) -> tuple[tuple[int, int, Hidden, int], ...]:
+    """Return the key map of a pool without the order of insertion: whether a key was there all the time nobody knows."""
+    return tuple((node, group, Hidden(what), block) for node, group, _, block in pool.entries)
+
+
+def _without_tables(load: Load) -> Load:
+    unknown: dict[str, Any] = {"held": Hidden(Shows.TABLES.value)}
+    return evolve(load, **unknown) if load.held else load
 
 
 def _no_keys(what: str) -> dict[str, Any]:
