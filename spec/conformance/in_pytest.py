@@ -15,7 +15,8 @@ from kvproof.spec import counterexample, output
 from kvproof.spec import laws as all_laws
 from kvproof.spec.conformance import api, reports
 from kvproof.spec.conformance.adapter import Adapter, AdapterError
-from kvproof.spec.conformance.reports import LawVerdict, Report, Verdict
+from kvproof.spec.conformance.oracle import Verdict
+from kvproof.spec.conformance.reports import LawVerdict, Report
 from kvproof.spec.exits import UserError
 from kvproof.spec.report import markdown
 

@@ -165,7 +165,8 @@ class Mask:
 
     def without_worker(self, world: World) -> World:
         """Return a world whose worker is hidden, too, unless the rows are shown: for laws about the worker itself."""
-        return evolve(world, worker=Hidden(Shows.ROWS.value)) if self.lacks(Shows.ROWS) else world
+        unknown: dict[str, Any] = {"worker": Hidden(Shows.ROWS.value)}
+        return evolve(world, **unknown) if self.lacks(Shows.ROWS) else world
 
     def _pool(self, pool: Pool) -> Pool:
         changes: dict[str, Any] = {}
@@ -182,7 +183,7 @@ class Mask:
         return evolve(pool, **changes) if changes else pool
 
     def _request(self, request: Request) -> Request:
-        hits = {"junction": Hidden(Shows.HITS.value)} if self.lacks(Shows.HITS) else {}
+        hits: dict[str, Any] = {"junction": Hidden(Shows.HITS.value)} if self.lacks(Shows.HITS) else {}
         return evolve(request, groups=tuple(self._state(state) for state in request.groups), **hits)
 
     def _state(self, state: GroupState) -> GroupState:

@@ -68,7 +68,7 @@ class LawFinding:
         return f"judged {self.judged} times" if self.judged else "its premise was never true"
 
 
-@define(slots=True)
+@define(slots=True, init=False)
 class Oracle:
     """A shadow and the laws: takes in observations, collects findings. A new run begins with ``restart``; findings stay."""
 
@@ -77,12 +77,12 @@ class Oracle:
     shows: frozenset[Shows]
     null_block: int
     shadow: Shadow
-    position: int = 0
-    differences: Counter[str] = field(factory=Counter)
-    _found: dict[str, LawFinding] = field(factory=dict)
-    _by_action: dict[type[Action], tuple[Law, ...]] = field(factory=dict)
-    _profile: Profile | None = None
-    _asked: frozenset[str] = frozenset()
+    position: int
+    differences: Counter[str]
+    _found: dict[str, LawFinding]
+    _by_action: dict[type[Action], tuple[Law, ...]]
+    _profile: Profile | None
+    _asked: frozenset[str]
     """Laws that look at derived sizes."""
 
     def __init__(
@@ -94,10 +94,10 @@ class Oracle:
         profile: Profile | None = None,
     ) -> None:
         """Begin with a run under a configuration; see ``Shadow``."""
-        shown = frozenset(shows)
-        self.__attrs_init__(  # type: ignore[attr-defined]
-            laws, config, shown, null_block, Shadow(config, shown, null_block, profile), profile=profile
-        )
+        self.laws, self.config, self.shows, self.null_block = laws, config, frozenset(shows), null_block
+        self.shadow = Shadow(config, self.shows, null_block, profile)
+        self.position, self.differences = 0, Counter()
+        self._by_action, self._profile = {}, profile
         self._found = {law.id: LawFinding(law) for law in laws}
         self._asked = frozenset(law.id for law in laws if sizes.looks_at_sizes(law, self.shadow.config))
         for law in laws:

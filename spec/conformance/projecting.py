@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from attrs import astuple, define, field, fields
 
@@ -29,6 +29,7 @@ from kvproof.spec.conformance.adapter import (
 from kvproof.spec.conformance.masks import FIELDS
 from kvproof.spec.conformance.names import Digests
 
+T = TypeVar("T")
 STATUS = {
     Status.WAITING: "waiting",
     Status.RUNNING: "running",
@@ -120,10 +121,10 @@ class Projection:
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
-    def _once(self, part: object, of: tuple[object, ...], show: Callable[[], Any]) -> Any:
+    def _once(self, part: object, of: tuple[object, ...], show: Callable[[], T]) -> T:
         known = self._known.get(part)
         if known is not None and all(one is other for one, other in zip(known[0], of, strict=True)):
-            return known[1]
+            return cast(T, known[1])
         value = show()
         self._known[part] = (of, value)
         return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from attrs import define, field
 
@@ -15,6 +15,7 @@ from kvproof.spec.conformance.adapter import AdapterError, Announcement, Key
 from kvproof.spec.conformance.names import Blocks, Digests
 
 Lists = tuple[tuple[int, ...], ...]
+T = TypeVar("T")
 KeyRow = tuple[int, int, int, bool]
 """One key of one block: (node, group, block, primary)."""
 
@@ -85,11 +86,11 @@ class Reader:
 
         return {row: tuple(tuple(entry(block) for block in blocks) for blocks in lists) for row, lists in shown.items()}
 
-    def _once(self, part: object, shown: object, read: Callable[[], Any]) -> Any:
+    def _once(self, part: object, shown: object, read: Callable[[], T]) -> T:
         """Return what was read of a part before if the very same object is shown again."""
         known = self._memo.get(part)
         if known is not None and known[0] is shown:
-            return known[1]
+            return cast(T, known[1])
         value = read()
         self._memo[part] = (shown, value)
         return value

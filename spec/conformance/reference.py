@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from attrs import define, evolve, field
+from attrs import define, evolve
 
 from kvproof.core import actions as act
 from kvproof.core import config as configs
@@ -59,7 +59,7 @@ class ModelAdapter:
     """
 
     profile: Profile | None = None
-    shows: frozenset[Shows] = field(default=ALL, converter=frozenset)
+    shows: frozenset[Shows] = ALL
     fault: Fault | None = None
     null_block: int = 0
     arrange: Arrange = in_order

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from attrs import define, evolve, field, fields_dict, frozen
+from attrs import define, evolve, fields_dict, frozen
 
 from kvproof.core import actions as act
 from kvproof.core import allocation
@@ -56,7 +56,7 @@ class Seen:
     problems: tuple[str, ...] = ()
 
 
-@define(slots=True)
+@define(slots=True, init=False)
 class Shadow:
     """Follows one run of an implementation from the beginning.
 
@@ -70,8 +70,8 @@ class Shadow:
     mask: Mask
     reader: Reader
     _overriding: Overriding
-    _judged: World = field(init=False)
-    _looked: bool = False
+    _judged: World
+    _looked: bool
 
     def __init__(self, config: Config, shows: Iterable[Shows], null_block: int = 0, profile: Profile | None = None) -> None:
         """Begin a run. ``profile`` is that of the prediction if it is not the configuration's; ``null_block`` the adapter's."""
@@ -80,8 +80,8 @@ class Shadow:
         reader = Reader.of(config, null_block)
         world = new_world(config)
         mask = Mask.of(config, shows)
-        self.__attrs_init__(config, mask.shows, world, mask, reader, Overriding(reader))  # type: ignore[attr-defined]
-        self._judged = mask.world(world)
+        self.config, self.shows, self.world, self.mask, self.reader = config, mask.shows, world, mask, reader
+        self._overriding, self._judged, self._looked = Overriding(reader), mask.world(world), False
 
     def outward(self, action: Action) -> Action:
         """Return an action of the followed world as the implementation has to be given it: in its own block ids."""

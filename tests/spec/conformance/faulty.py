@@ -261,32 +261,32 @@ class Mistake:
     law: str
     scope: str
     why: str
-    walks: int = 12
+    walks: int = 2
 
 
 MISTAKES: tuple[Mistake, ...] = (
-    Mistake(NeverTouched, "PC-3", "fa4", "references are counted from tables"),
-    Mistake(KeysOutliveReuse, "PC-5", "fa4", "what is handed out has no key of its former owner"),
+    Mistake(NeverTouched, "PC-3", "fa4", "references are counted from tables", 4),
+    Mistake(KeysOutliveReuse, "PC-5", "fa4-m4-n2-tight", "what is handed out has no key of its former owner"),
     Mistake(InnerKeyOutlivesReuse, "PC-5", "fa4-m4-n2-tight", "that of a boundary inside it is a key, too"),
-    Mistake(HitsTheWholePrompt, "HB-9", "fa4", "the last token is always computed"),
+    Mistake(HitsTheWholePrompt, "HB-9", "fa4", "the last token is always computed", 8),
     Mistake(MissesTheLastBlock, "HB-15", "fa4", "the joint hit is the greatest one, counted from the keys"),
-    Mistake(NeverReleases, "PC-10", "fa4", "without requests every block is free"),
+    Mistake(NeverReleases, "PC-10", "fa4", "without requests every block is free", 4),
     Mistake(ReleasesTwice, "PC-4", "fa4", "a count falls below zero"),
     Mistake(ReleasesTablesTwice, "LV-9", "fa4", "the pool notices itself, and a legal finish fails"),
     Mistake(HandsOutTheNullBlock, "TB-3", "fa4", "an attention table has a null entry"),
-    Mistake(RegistersEarly, "CC-3", "fa4", "a key names a block that does not hold its prefix"),
+    Mistake(RegistersEarly, "CC-3", "fa4", "a key names a block that does not hold its prefix", 8),
     Mistake(CopiesTheWrongBlock, "COW-2", "fa4-m4-n2", "the copy is not what the hit stands for"),
     Mistake(NeverCopies, "TB-9", "fa4-m4-n2", "a request writes into a block that another one holds"),
     Mistake(SourceIsNotHeld, "COW-3", "fa4-m4-n2", "both ends of a queued copy are held"),
-    Mistake(HashesAreNotChained, "HB-10", "fa4", "the blocks of a hit are keyed for another prefix"),
-    Mistake(IgnoresContexts, "CC-1", "fa4", "a request reads what another context has written"),
+    Mistake(HashesAreNotChained, "HB-10", "fa4", "the blocks of a hit are keyed for another prefix", 8),
+    Mistake(IgnoresContexts, "CC-1", "fa4", "a request reads what another context has written", 6),
     Mistake(TableTooShort, "TB-4", "fa4", "the table does not reach the computed tokens"),
-    Mistake(DemandForgetsAdopted, "PC-7", "fa4", "an allocation that passed its check fails inside"),
+    Mistake(DemandForgetsAdopted, "PC-7", "fa4-m4-n2-tight", "an allocation that passed its check fails inside"),
     Mistake(ReleasesHeadFirst, "PC-8", "fa4", "a table's tail is reused before its head"),
     Mistake(DropsTheStateItReads, "CC-2", "fa4-m4-n2", "a chunk reads the state of the tokens before it"),
     Mistake(KeepsEveryState, "TB-6", "fa4-m4-n2", "a request holds the state it reads and those in flight, no more"),
     Mistake(TakesAnyState, "HB-10", "fa4-m4-n2", "a recurrent group resumes at exactly its boundary"),
-    Mistake(AdmitsBeforeItCounts, "PC-3", "fa4", "nobody holds what a refused request was given"),
+    Mistake(AdmitsBeforeItCounts, "PC-3", "fa4-m4-n2-tight", "nobody holds what a refused request was given"),
     Mistake(Hangs, "LV-9", "fa4", "an action returns"),
     Mistake(Raises, "LV-9", "fa4", "an action returns without an error"),
     Mistake(EndsTheProcess, "LV-9", "fa4", "an action returns"),

@@ -75,13 +75,18 @@ ONE_USE: dict[str, Callable[[Any], object]] = {
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
     "pickle": pickle.dumps,
-    **{f"{name} left": lambda hidden, name=name: getattr(operator, name)(hidden, 2) for name in BINARY},
-    **{f"{name} right": lambda hidden, name=name: getattr(operator, name)(2, hidden) for name in BINARY},
-    **{
-        f"{name} in place": lambda hidden, name=name: getattr(operator, name)(hidden, 2)
-        for name in ("iadd", "isub", "imul", "imatmul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor")
-    },
 }
+
+
+def _operator(name: str, turned: bool = False) -> Callable[[Any], object]:
+    function = getattr(operator, name)
+    return (lambda hidden: function(2, hidden)) if turned else (lambda hidden: function(hidden, 2))
+
+
+ONE_USE |= {f"{name} left": _operator(name) for name in BINARY}
+ONE_USE |= {f"{name} right": _operator(name, turned=True) for name in BINARY}
+IN_PLACE = ("iadd", "isub", "imul", "imatmul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor")
+ONE_USE |= {f"{name} in place": _operator(name) for name in IN_PLACE}
 
 
 @pytest.mark.parametrize("use", ONE_USE.values(), ids=ONE_USE)

@@ -23,7 +23,8 @@ import json, pathlib
 import pytest
 from kvproof.spec.conformance import api
 from kvproof.spec.conformance.adapter import AdapterError
-from kvproof.spec.conformance.reports import LawVerdict, Report, ScopeRun, Verdict
+from kvproof.spec.conformance.oracle import Verdict
+from kvproof.spec.conformance.reports import LawVerdict, Report, ScopeRun
 
 VERDICTS = {"PC-1": Verdict.HOLDS, "PC-2": Verdict.REFUTED, "PC-3": Verdict.UNDETERMINED}
 WHY = {"PC-1": "", "PC-2": "3 blocks are missing", "PC-3": "references are not shown"}
