@@ -332,7 +332,7 @@ def runs_of(adapter: Any) -> Runs:
     return Runs(guarded(adapter, False), lambda config: Shadow(config, adapter.shows, adapter.null_block))
 
 
-ACTIONS = [act.Submit(0, (1, 2, 3, 4, 5)), act.BeginStep(), act.Lookup(0), act.Allocate(0, 5)]
+ACTIONS: list[Action] = [act.Submit(0, (1, 2, 3, 4, 5)), act.BeginStep(), act.Lookup(0), act.Allocate(0, 5)]
 
 
 def test_what_was_performed_is_not_performed_again() -> None:
