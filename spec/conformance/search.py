@@ -162,7 +162,7 @@ class Search:
             searched.actions += 1
             found = judging.moment(moment, len(kept))
             if legal:
-                walker.observe(moment)
+                walker.observe(moment if run.point.seen is None else run.point.seen.followed)
             else:
                 found += judging.guard(run.point, len(kept))
             self._differences(scope, before, run.point, len(kept))

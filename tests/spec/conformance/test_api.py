@@ -18,9 +18,10 @@ from kvproof.spec.conformance import examples
 from kvproof.spec.conformance.adapter import AdapterError, Announcement, Observation, RequestState, Shows, State, Unsupported
 from kvproof.spec.conformance.api import check_all_laws, chosen_laws, chosen_scopes
 from kvproof.spec.conformance.hidden import Hidden
+from kvproof.spec.conformance.oracle import Verdict
 from kvproof.spec.conformance.play import Point
-from kvproof.spec.conformance.reference import ModelAdapter, highest_first
-from kvproof.spec.conformance.reports import Refuted, Report, Verdict, law_lines
+from kvproof.spec.conformance.reference import ModelAdapter, highest_first, showing_all_but
+from kvproof.spec.conformance.reports import Refuted, Report, law_lines
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.engines import scopes
 from kvproof.spec.exits import UserError
@@ -102,7 +103,8 @@ def test_the_model_is_not_refuted_and_every_law_has_a_verdict() -> None:
     assert [law.law for law in said] == [law.id for law in chosen_laws(None)]
     assert said.refuted == ()
     assert said.counterexamples == ()
-    assert said.differences == said.problems == ()
+    assert said.differences == ()
+    assert said.problems == ()
     assert (said.actions, [scope.name for scope in said.scopes]) == (120, ["fa4-m4"])
     assert told == ["fa4-m4: walk 1 of 2", "fa4-m4: walk 2 of 2"]
     assert said.of("CC-3").verdict is Verdict.HOLDS
@@ -134,7 +136,7 @@ def test_the_same_seed_gives_the_same_report(faulty: Report) -> None:
 
 
 def test_what_is_not_shown_is_named() -> None:
-    said = report(ModelAdapter(shows=frozenset(Shows) - {Shows.COPIES, Shows.GEOMETRY}), walks=2)
+    said = report(showing_all_but(Shows.COPIES, Shows.GEOMETRY), walks=2)
     assert said.of("CC-3").verdict is Verdict.UNDETERMINED
     assert said.of("CC-3").why.startswith("it needs what is not shown: copies (")
     assert dict(said.of("CC-3").hidden)["copies"] > 0

@@ -277,9 +277,10 @@ def test_what_is_not_supported_is_skipped_with_the_reason() -> None:
 
 
 def test_what_is_not_shown_is_undetermined_and_never_holds() -> None:
-    few = ModelAdapter(shows=frozenset({Shows.HITS, Shows.ADMISSION}))
-    made, (searched,) = search(few, "fa4-m4-n2-host", walks=3)
+    few = ModelAdapter(shows=frozenset({Shows.HITS, Shows.TABLES}))
+    made, (searched,) = search(few, "fa4-m4-n2-host", walks=3, steps=300)
     assert made.broken == {}
+    assert searched.actions == 900
     for law in ("CC-3", "PC-1", "TB-1", "LV-6", "DS-9", "EV-1"):
         assert finding(searched, law).verdict is Verdict.UNDETERMINED, law
     assert finding(searched, "PC-1").hidden
@@ -331,7 +332,7 @@ def runs_of(adapter: Any) -> Runs:
     return Runs(guarded(adapter, False), lambda config: Shadow(config, adapter.shows, adapter.null_block))
 
 
-ACTIONS = [act.Submit(0, (1, 2, 3, 4, 5)), act.BeginStep(), act.Lookup(0), act.Allocate(0, 5)]
+ACTIONS: list[Action] = [act.Submit(0, (1, 2, 3, 4, 5)), act.BeginStep(), act.Lookup(0), act.Allocate(0, 5)]
 
 
 def test_what_was_performed_is_not_performed_again() -> None:
