@@ -14,6 +14,7 @@ from kvproof.spec.conformance import sizes
 from kvproof.spec.conformance.adapter import Geometry, Observation, Shows
 from kvproof.spec.conformance.hidden import NotShown
 from kvproof.spec.conformance.shadow import Seen, Shadow
+from kvproof.spec.engines import rules
 from kvproof.spec.judge import Violation, refuted
 from kvproof.spec.laws import rows
 from kvproof.spec.laws.base import Findings, Law, Moment
@@ -119,6 +120,11 @@ class Oracle:
         self.shadow = Shadow(self.config, self.shows, self.null_block, self._profile)
         self.position = 0
 
+    @property
+    def unfollowed(self) -> str:
+        """What is not shown without which no run can be followed, empty if nothing is missing."""
+        return next((capability.value for capability in NEEDED if capability not in self.shows), "")
+
     def outward(self, action: Action) -> Action:
         """Return an action of the followed world in the implementation's block ids."""
         return self.shadow.outward(action)
@@ -137,10 +143,9 @@ class Oracle:
         if laws is None:
             laws = tuple(law for law in self.laws if law.check is not None and (not law.on or type(moment.action) in law.on))
             self._by_action[type(moment.action)] = laws
-        missing = next((capability for capability in NEEDED if capability not in self.shows), None)
-        if missing is not None:
+        if self.unfollowed:
             for law in laws:
-                self._found[law.id].hidden[missing.value] += 1
+                self._found[law.id].hidden[self.unfollowed] += 1
             return []
         bare: Moment | None = None
         found: list[Violation] = []
@@ -191,6 +196,10 @@ class Oracle:
 
     def add(self, law: str, findings: Findings, position: int = -1) -> list[Violation]:
         """Take in what a law said of a whole run that another judge made (``check_run``, ``check_end``)."""
+        if self.unfollowed and law not in rules.SENTENCES:
+            if findings is not None:
+                self._found[law].hidden[self.unfollowed] += 1
+            return []
         return self._note(self._found[law].law, findings, position, self.shadow.config)
 
     def cannot(self, law: str, reason: str) -> None:

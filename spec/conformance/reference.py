@@ -14,6 +14,7 @@ from attrs import define, evolve
 
 from kvproof.core import actions as act
 from kvproof.core import config as configs
+from kvproof.core import lookup, reachability
 from kvproof.core import step as door
 from kvproof.core.actions import Action
 from kvproof.core.config import Config, Profile
@@ -92,11 +93,18 @@ class ModelAdapter:
     def geometry(self, config: Config) -> Geometry:
         """Return the sizes that this model derives. Raises Unsupported."""
         own = self._configured(config)
+        with self._planted():
+            offloaded = tuple(
+                reachability.tokens_per_block(group.block_size, bool(group.sharded), own.dcp_size) for group in own.groups
+            )
+            divergent = lookup.supports_divergence(own.children)
         return Geometry(
             sizes=own.sizes,
             row_capacity=own.row_capacity,
             scheduler_block_size=own.scheduler_block_size,
             fine_grained=own.fine_grained,
+            offload_tokens_per_block=offloaded,
+            divergent_hits=divergent,
         )
 
     def _configured(self, config: Config) -> Config:

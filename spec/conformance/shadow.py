@@ -30,6 +30,8 @@ from kvproof.spec.conformance.reading import Lists, Reader
 from kvproof.spec.laws.base import Moment
 
 RECORD: frozenset[str] = frozenset(fields_dict(Record)) - {"action"}
+MOVING = (act.RunStore, act.RunLoad, act.CompleteStore, act.CompleteLoad, act.Promote)
+"""Actions on transfers that are under way."""
 PHASES: dict[type[Action], Phase] = {
     act.BeginStep: Phase.PLAN_RUNNING,
     act.Lookup: Phase.PLAN_WAITING,
@@ -183,6 +185,9 @@ class Shadow:
         kept = shown
         if lacking:
             kept = evolve(kept, device=PoolState(), rows=None)
+        elif transfers:
+            # Who holds the blocks of transfers is not known: the world goes on with references that fit the ones it follows.
+            kept = evolve(kept, device=PoolState(keys=kept.device.keys))
         if transfers and kept.host is not None:
             kept = evolve(kept, host=evolve(kept.host, pool=PoolState()))
         quiet = Noting()
@@ -224,11 +229,12 @@ class Shadow:
         """Return a world that can go on: if something differs, references that are not shown are counted anew."""
         if not noting.found:
             return world
-        counted = world.host is not None and Shows.HOST not in self.shows
-        device = Shows.REFERENCES not in self.shows or Shows.TABLES not in self.shows
-        world = override.recounted(world, device, counted)
+        transfers = world.host is not None and Shows.TRANSFERS not in self.shows
+        counted = world.host is not None and (transfers or Shows.HOST not in self.shows)
+        unheld = transfers or Shows.TABLES not in self.shows
+        world = override.recounted(world, unheld or Shows.REFERENCES not in self.shows, counted)
         pool = world.pool
-        if Shows.FREE_QUEUE not in self.shows or Shows.TABLES not in self.shows:
+        if unheld or Shows.FREE_QUEUE not in self.shows:
             pool = override.requeued(pool)
         if pool is not world.pool:
             world = evolve(world, pool=pool)
@@ -363,10 +369,11 @@ def _refusal(action: Action, predicted: Moment, observation: Observation, shows:
     """Return the refusal of the moment: the model's where both refuse; an unexpected one is a broken contract (LV-9)."""
     if observation.refusal is None:
         return None
+    needed = Shows.TRANSFERS if isinstance(action, MOVING) else Shows.HITS if isinstance(action, act.Allocate) else None
+    if needed is not None and needed not in shows:
+        # Whether the action was legal hangs on a hit or a transfer that is only guessed.
+        return cast(Refusal, Hidden(needed.value))
     if predicted.refusal is not None:
-        if isinstance(action, act.Allocate) and Shows.HITS not in shows:
-            # The model may refuse it for a hit that it guessed; why the implementation does, nobody knows.
-            return cast(Refusal, Hidden(Shows.HITS.value))
         return predicted.refusal
     return ContractBroken(f"the implementation does not perform it: {observation.refusal}")
 

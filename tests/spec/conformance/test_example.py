@@ -7,6 +7,7 @@ import functools
 import pytest
 
 from examples.adapter import PagedCacheAdapter
+from examples.paged_cache import PagedCache
 from kvproof.spec.conformance import api
 from kvproof.spec.conformance.adapter import Shows
 from kvproof.spec.conformance.oracle import Verdict
@@ -44,8 +45,8 @@ def test_each_mistake_is_refuted_by_the_law_that_is_meant(mistake: Mistake, monk
 
 
 def test_every_mistake_is_in_the_table_and_differs_by_itself() -> None:
-    caches = [value for value in vars(faulty).values() if isinstance(value, type) and issubclass(value, faulty.PagedCache)]
-    assert {mistake.cache for mistake in MISTAKES} == set(caches) - {faulty.PagedCache}
+    caches = [value for value in vars(faulty).values() if isinstance(value, type) and issubclass(value, PagedCache)]
+    assert {mistake.cache for mistake in MISTAKES} == set(caches) - {PagedCache}
 
 
 class Tables(PagedCacheAdapter):
