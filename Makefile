@@ -112,7 +112,7 @@ lint: $(LINT)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p kvproof
-	$(BIN)/mypy tests
+	$(BIN)/mypy tests examples
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	PYTHONPATH=tests/_path $(BIN)/lint-imports
 

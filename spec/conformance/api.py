@@ -11,7 +11,7 @@ from kvproof.spec import laws as all_laws
 from kvproof.spec import near
 from kvproof.spec.conformance import examples, settings
 from kvproof.spec.conformance.adapter import Adapter, AdapterError, Shows
-from kvproof.spec.conformance.isolation import LIMIT, guarded
+from kvproof.spec.conformance.isolation import LIMIT, Died, guarded
 from kvproof.spec.conformance.judging import GUARD
 from kvproof.spec.conformance.oracle import LawFinding, Verdict
 from kvproof.spec.conformance.play import Unrepeatable
@@ -58,8 +58,9 @@ def check_all_laws(
 ) -> Report:
     """Judge an implementation by generated runs and return a verdict for every law.
 
-    ``laws`` are ids or letters of families (None: all, and GUARD), ``scopes`` names of scopes, ``quick`` or ``all`` (None: all,
-    as far as the adapter supports their configuration); ``walks`` per scope and ``steps``, actions per walk, are the budget.
+    ``laws`` are ids or letters of families (None: all; the rule GUARD has to be named), ``scopes`` names of scopes, ``quick``
+    or ``all`` (None: all, as far as the adapter supports their configuration); ``walks`` per scope and ``steps``, actions per
+    walk, are the budget.
     ``policies`` are settings that the implementation declares, as ``field=value``, beside the ``profile`` and ``policies`` of
     the adapter. With ``isolation`` the adapter runs in a forked process, so that a hang of more than ``limit`` seconds or a
     crash is a verdict (LV-9). ``progress`` is told what is being done. Raises UserError for unknown names, AdapterError if the
@@ -94,16 +95,25 @@ def _check(adapter: object) -> None:
         raise AdapterError(
             f"{type(adapter).__name__} is no adapter: it has no {', no '.join(missing)} (kvproof.spec.conformance)"
         )
+    shows = getattr(adapter, "shows", None)
+    if not isinstance(shows, frozenset) or not all(isinstance(shown, Shows) for shown in shows):
+        raise AdapterError(
+            f"the adapter's shows are {shows!r}: a frozenset of Shows is needed, such as frozenset({{Shows.TABLES}})"
+        )
 
 
 # --- what to do ---------------------------------------------------------------------------------------------------
 
 
 def chosen_laws(names: Sequence[str] | None) -> tuple[Law, ...]:
-    """Return the laws to judge, in their order: all and GUARD, or those of these ids and families. Raises UserError."""
+    """Return the laws to judge, in their order: all, or those of these ids and families. Raises UserError.
+
+    The rule GUARD has to be named: which calls an implementation must refuse is its own contract, unless it says that its
+    preconditions are those of the model, the sub-phases of the worker and the ends of chunks included.
+    """
     known = (*all_laws.ALL, GUARD)
     if names is None:
-        return known
+        return all_laws.ALL
     wanted: set[str] = set()
     for name in names:
         family = {law.id for law in all_laws.family(name)} or {law.id for law in known if law.id.casefold() == name.casefold()}
@@ -127,12 +137,13 @@ def chosen_scopes(names: Sequence[str] | None) -> tuple[Scope, ...]:
 
 def _counterexample(search: Search, broken: Broken, problems: list[str]) -> tuple[Counterexample, tuple[str, ...]]:
     """Return the shortened counterexample of a broken law, and the undeclared fields that would bend the law."""
+    actions, violation = search.shrunk(broken)
     try:
-        actions, violation = search.shrunk(broken)
-    except Unrepeatable as error:
-        problems.append(f"{broken.law.id}: the counterexample is not shortened: {error}")
-        actions, violation = broken.actions, broken.violation
-    example = examples.build(broken, actions, violation, search.runs.begin(broken.config), search.adapter.name, search.seed)
+        run = search.runs.begin(broken.config)
+        example = examples.build(broken, actions, violation, run, search.adapter.name, search.seed)
+    except (Died, Unrepeatable) as error:
+        problems.append(f"{broken.law.id}: its counterexample lacks what was shown: {error}")
+        example = examples.build(broken, actions, violation, None, search.adapter.name, search.seed)
     bending = settings.bending(broken.law, broken.config, actions, violation)
     return example, tuple(setting.text for setting in bending)
 
@@ -141,7 +152,7 @@ def _verdict(
     law: Law, done: Sequence[Searched], broken: Broken | None, found: tuple[Counterexample, tuple[str, ...]] | None
 ) -> LawVerdict:
     """Return the verdict on one law over all scopes."""
-    findings = [finding for one in done for finding in one.findings if finding.law.id == law.id]
+    findings = [finding for one in done if not one.skipped for finding in one.findings if finding.law.id == law.id]
     hidden: Counter[str] = Counter()
     for finding in findings:
         hidden.update(finding.hidden)

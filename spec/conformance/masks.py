@@ -83,6 +83,8 @@ REQUIRED: dict[type[Action], dict[str, Shows]] = {
 """Fields without which a capability would mean nothing: an adapter that declares it shows them."""
 
 DERIVED: frozenset[Shows] = frozenset((Shows.TABLES, Shows.KEYS, Shows.REFERENCES))
+OF_CONNECTORS: frozenset[Shows] = frozenset((Shows.TRANSFERS, Shows.COUNTERS))
+"""Without a connector there is nothing of these to be hidden."""
 HOSTED: frozenset[Shows] = frozenset((Shows.HOST, Shows.TRANSFERS, Shows.COUNTERS))
 PLAN, INTERNALS, BYTES = "plan", "internals", "bytes"
 LOST: dict[type[Action], frozenset[str]] = {
@@ -264,7 +266,7 @@ class Mask:
         changes: dict[str, Any] = {
             name: Hidden(capability.value)
             for name, capability in FIELDS.get(type(action), {}).items()
-            if capability not in self.shows
+            if capability not in self.shows and (self.config.children or capability not in OF_CONNECTORS)
         }
         if self.config.events and self.lacks(Shows.EVENTS):
             changes["events"] = Hidden(Shows.EVENTS.value)

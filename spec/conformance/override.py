@@ -31,19 +31,17 @@ class Overriding:
 
     reader: Reader
 
-    def state(self, world: World, shown: State, noting: Noting, start: World | None = None) -> World:
-        """Return a world with everything that is shown in place; ``start`` is the one before the action."""
-        before = None if start is None else start.host
+    def state(self, world: World, shown: State, noting: Noting, before: World) -> World:
+        """Return a world with everything that is shown in place; ``before`` is the one before the action."""
         world = self.requests(world, shown.requests, noting)
         world = self.plan(world, shown, noting)
-        was = world.pool if start is None else start.pool
-        pool, table = self.pool(world.pool, world.prefixes, shown.device, self.reader.device, "device", noting, was)
+        pool, table = self.pool(world.pool, world.prefixes, shown.device, self.reader.device, "device", noting, before.pool)
         if pool is not world.pool or table is not world.prefixes:
             world = evolve(world, pool=pool, prefixes=table)
         if shown.rows is not None:
             world = self.rows(world, shown.rows, noting)
         if shown.host is not None and world.host is not None:
-            world = self.host(world, world.host, shown.host, noting, before or world.host)
+            world = self.host(world, world.host, shown.host, noting, before.host or world.host)
         return world
 
     # --- pools --------------------------------------------------------------------------------------------------------
@@ -277,34 +275,60 @@ def key_rows(pool: Pool) -> tuple[KeyRow, ...]:
     )
 
 
-def with_keys(pool: Pool, table: Prefixes, rows: Sequence[KeyRow], was: Pool) -> Pool:
-    """Return a pool with exactly these keys; an entry that was there before the action, or was predicted, keeps its place in
-    the order of insertion if it can.
+def with_keys(pool: Pool, table: Prefixes, rows: Sequence[KeyRow], previous: Pool) -> Pool:
+    """Return a pool with exactly these keys.
+
+    Their order of insertion is not shown: it is the one of ``previous``, the pool before the action, where a block still stands
+    for the same, else the predicted one, else they are the newest; a block's additional keys count as added to its primary one.
     """
+    if rows == key_rows(previous):
+        same = ("key_node", "key_group", "key_tokens", "entries")
+        return evolve(pool, **{name: getattr(previous, name) for name in same})
     count = len(pool.ref)
-    known = {(node, group, block): seq for entries in (pool.entries, was.entries) for node, group, seq, block in entries}
     node_of, group_of, tokens_of = [NO_KEY] * count, [NO_KEY] * count, [NO_KEY] * count
-    entries, seq, last, before = [], pool.next_seq, (NO_KEY, NO_KEY), NO_KEY
     for node, group, block, primary in rows:
-        own = known.get((node, group, block))
-        if (node, group) != last:
-            last, before = (node, group), NO_KEY
-        if own is None or own <= before:
-            own, seq = seq, seq + 1
-        before = own
-        entries.append((node, group, own, block))
         if primary and 0 <= block < count:
-            same = pool.key_node[block] == node and pool.key_group[block] == group
+            known = pool.key_node[block] == node and pool.key_group[block] == group
             node_of[block], group_of[block] = node, group
-            tokens_of[block] = pool.key_tokens[block] if same else table.depth[node]
+            tokens_of[block] = pool.key_tokens[block] if known else table.depth[node]
+    seqs, next_seq = _places(pool, rows, previous)
     return evolve(
         pool,
         key_node=tuple(node_of),
         key_group=tuple(group_of),
         key_tokens=tuple(tokens_of),
-        entries=tuple(sorted(entries)),
-        next_seq=seq,
+        entries=tuple(sorted((node, group, seq, block) for (node, group, block, _), seq in zip(rows, seqs, strict=True))),
+        next_seq=next_seq,
     )
+
+
+def _places(pool: Pool, rows: Sequence[KeyRow], previous: Pool) -> tuple[list[int], int]:
+    """Return the place of every key in the order of insertion, and the next free one."""
+    known = {(node, group, block): seq for node, group, seq, block in pool.entries}
+    unchanged = {
+        block
+        for node, group, block, primary in rows
+        if primary and 0 <= block < len(previous.ref) and (previous.key_node[block], previous.key_group[block]) == (node, group)
+    }
+    known |= {(node, group, block): seq for node, group, seq, block in previous.entries if block in unchanged}
+    fresh = max((pool.next_seq, previous.next_seq))
+    seqs = []
+    for node, group, block, _ in rows:
+        at = known.get((node, group, block))
+        seqs.append(fresh if at is None else at)
+        fresh += at is None
+    # Every block that a lookup prefers was there before the next one, and every primary key before those added to it. Where
+    # a cycle of both is shown there is no such order; then some order will do.
+    for _ in range(3):
+        moved = False
+        first = {row[2]: seq for row, seq in zip(rows, seqs, strict=True) if row[3]}
+        for at, (node, group, block, primary) in enumerate(rows):
+            behind = at > 0 and rows[at - 1][:2] == (node, group) and seqs[at] <= seqs[at - 1]
+            if behind or (not primary and seqs[at] <= first.get(block, NO_KEY)):
+                seqs[at], fresh, moved = fresh, fresh + 1, True
+        if not moved:
+            break
+    return seqs, fresh
 
 
 def padded(tables: Lists, request: Request) -> Lists:

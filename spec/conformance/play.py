@@ -25,7 +25,7 @@ MOST_POINTS = 20_000
 
 
 class Crash(ContractBroken):
-    """An implementation did not answer an action; the message says how it ended (LV-9)."""
+    """An implementation did not answer an action; the message says how it ended, ``ended`` in one word (LV-9)."""
 
     code = "crash"
 
@@ -151,10 +151,12 @@ class Runs:
         except Died as died:
             self._live = None
             words = f"{died.words} {'to' if died.how == 'hung' else 'at'} {lines.action_text(action)}"
-            moment = Moment(point.world, action, None, Crash(words), point.world)
+            moment = Moment(point.world, action, None, Crash(words, ended=died.how), point.world)
             dead = Point(point.config, point.world, point, moment, dead=words)
             self.crashes.append(dead)
             return dead
+        if point.before is None and seen.moment.refusal is not None and not seen.differences and point.world != shadow.world:
+            point.world = shadow.world  # in which order blocks are free in the beginning is seen with the first action
         if seen.moment.refusal is not None and shadow.world == point.world:
             return Point.refused(point, seen.moment, shown, seen)
         self._live = Point(point.config, shadow.world, point, seen.moment, shown, seen)

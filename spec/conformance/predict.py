@@ -7,7 +7,8 @@ from typing import Any, SupportsIndex, overload
 
 from attrs import evolve, frozen
 
-from kvproof.core.actions import Action, Allocate, BuildMetadata, Finish
+from kvproof.core import pool as pools
+from kvproof.core.actions import Action, Allocate, BuildMetadata, Finish, Output
 from kvproof.core.offload.state import NONE, Host
 from kvproof.core.pool import Pool
 from kvproof.core.world import World
@@ -101,6 +102,28 @@ def predict(world: World, action: Action, hints: Hints) -> Moment:
         if world is not moment.before:
             return again(moment, world)
     return moment
+
+
+def leniently(world: World, action: Action, hints: Hints) -> Moment:
+    """Return what the model makes of an action that the implementation performed and the model would have put off.
+
+    An admission waits for what this very plan writes, and a key that is registered stands for more tokens than the block's last
+    one (T17, T7). Whoever registers at another time than the model need do neither: here nobody waits, and the blocks of the
+    request have no keys; those that are shown take their place.
+    """
+    request = ground.request_of(world, action.request) if isinstance(action, Allocate | Output) else None
+    lists = () if request is None else tuple(state.table for state in request.groups)
+    if isinstance(action, Allocate):
+        action = evolve(action, full_sequence=False, reserved=0)
+        lists += () if world.hit is None else world.hit.lists
+    pool = world.pool
+    for block in {block for blocks in lists for block in blocks if 0 < block < len(pool.ref)}:
+        pool = pools.remove_all(pool, block)
+    profile = evolve(world.config.profile, copy_source_guard="recurrent")
+    easy = evolve(world, config=evolve(world.config, profile=profile), pool=pool, plan=evolve(world.plan, cached=()))
+    tried = predict(easy, action, hints)
+    plan = evolve(tried.after.plan, cached=world.plan.cached + tried.after.plan.cached)
+    return evolve(tried, before=world, after=evolve(tried.after, config=world.config, plan=plan))
 
 
 def walked_over(world: World, host: Host, stored: tuple[int, ...]) -> World:

@@ -37,6 +37,8 @@ NUMBERING = "numbering"
 FREE = (EVICTION, NUMBERING)
 """Policies that no configuration has; their one value is ``own``."""
 OWN = "own"
+QUEUES = ("device free queue", "host free queue")
+"""Differences of the order in which blocks are taken."""
 RETENTION = "retention"
 
 Value = str | int | bool | None
@@ -216,7 +218,7 @@ def explains(setting: Setting, what: str, now: frozenset[str], config: Config, d
 
 def reordered(what: str, predicted: object, observed: object) -> bool:
     """Tell whether a difference is one of the order of free blocks alone: eviction order is policy."""
-    if what not in ("free_queue", "host.free_queue") or not isinstance(predicted, tuple) or not isinstance(observed, tuple):
+    if what not in QUEUES or not isinstance(predicted, tuple) or not isinstance(observed, tuple):
         return False
     return sorted(predicted) == sorted(observed)
 

@@ -110,7 +110,7 @@ class Shadow:
         if not self._partial:
             self._check(action, observation)
         noting, problems = Noting(), []
-        predicted = self._predict(action, observation)
+        predicted = self._leniently(action, observation, self._predict(action, observation), noting)
         refusal = _refusal(action, predicted, observation, self.shows)
         start = predicted.after
         if observation.refusal is None and predicted.refusal is not None:
@@ -138,7 +138,30 @@ class Shadow:
 
     # --- prediction ---------------------------------------------------------------------------------------------------
 
+    def _leniently(self, action: Action, observation: Observation, predicted: Moment, noting: Noting) -> Moment:
+        """Return what the model makes of an action that the implementation performed and the model put off or failed at."""
+        refusal, record = predicted.refusal, predicted.record
+        if observation.refusal is not None or not isinstance(action, act.Allocate | act.Output):
+            return predicted
+        put_off = isinstance(action, act.Allocate) and record is not None and record.admitted is False
+        if put_off and isinstance(action, act.Allocate):
+            put_off = admitted_by(self.world, action, observation) is True
+        if not put_off and not isinstance(refusal, ContractBroken):
+            return predicted
+        other = predict.leniently(self.world, action, self._hints(action, observation))
+        if other.record is None or other.record.admitted is False:
+            return predicted
+        if record is None:
+            noting.differs("refusal", None if refusal is None else refusal.message, None)
+        else:
+            noting.differs("admitted", record.admitted, other.record.admitted)
+        return other
+
     def _predict(self, action: Action, observation: Observation) -> Moment:
+        return predict.predict(self.world, action, self._hints(action, observation))
+
+    def _hints(self, action: Action, observation: Observation) -> predict.Hints:
+        """Return what tells which blocks an implementation took."""
         result: dict[str, object] = {}
         tables: Lists | None = None
         references: tuple[int, ...] | None = None
@@ -152,7 +175,7 @@ class Shadow:
                 references = self.reader.references(self.reader.device, observation.state.device.references)
         elif Shows.TRANSFERS in self.shows:
             result = self.reader.blocks(observation.result, ("store_host", "store_device"))
-        return predict.predict(self.world, action, predict.Hints(result, tables, references))
+        return predict.Hints(result, tables, references)
 
     def _decided(self, action: act.Allocate, predicted: Moment, observation: Observation) -> World:
         """Return the world after an allocation that the implementation admitted or not, whatever the model would have done."""

@@ -10,6 +10,7 @@ from attrs import frozen
 from kvproof.core import actions as act
 from kvproof.core.actions import Action
 from kvproof.core.config import SOUND, Offload, Profile
+from kvproof.core.records import NONE
 from kvproof.spec import counterexample as examples
 from kvproof.spec import faults
 from kvproof.spec.counterexample import Counterexample, Outcome, Settings, Shown
@@ -54,8 +55,20 @@ def shown_text(shown: Shown) -> str:
     if shown.refusal is not None:
         return f"refused: {shown.refusal}"
     tables = [(name, value) for name, value in shown.state if name.startswith("requests.") and name.endswith(".tables")]
-    answer = [(name, value) for name, value in shown.answer if value or (value is False and name == "admitted")]
-    return ", ".join(f"{name} {_short(value)}" for name, value in [*answer, *tables])
+    answer = [(name, value) for name, value in shown.answer if name == "admitted" or (value and value != NONE)]
+    said = ((name, _announced(value) if name == "events" else value) for name, value in [*answer, *tables])
+    return ", ".join(f"{name} {_short(value)}" for name, value in said)
+
+
+def _announced(events: object) -> object:
+    """Return announcements as (group, boundary), what became of the key first; anything else as it is."""
+    if not isinstance(events, tuple):
+        return events
+    try:
+        fields = [dict(event) for event in events]
+        return [_Said(f"{event['kind']}({event.get('group', '')},{event.get('boundary', '')})") for event in fields]
+    except (TypeError, ValueError, KeyError):
+        return events
 
 
 def _answers(example: Counterexample) -> list[str]:

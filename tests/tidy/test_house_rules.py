@@ -12,7 +12,7 @@ from tests.tidy.sources import ROOT, functions, name, python_files, tracked_file
 
 CORE = python_files("core")
 ROOM_FILES = python_files("core", "spec", "gpu", "proofs")
-ALL_PYTHON = [*ROOM_FILES, *python_files("tests"), *(ROOT / "benchmarks").rglob("*.py")]
+ALL_PYTHON = [*ROOM_FILES, *python_files("tests", "examples"), *(ROOT / "benchmarks").rglob("*.py")]
 
 MOST_LINES_IN_A_FILE = 600
 MOST_LINES_IN_A_CORE_FUNCTION = 60

@@ -51,6 +51,12 @@ def test_every_registered_command_has_its_module():
         assert file.is_file(), f"{command}: {value}"
 
 
+def test_the_pytest_plugin_is_registered_and_has_its_module():
+    plugins = pyproject()["project"]["entry-points"]["pytest11"]
+    assert plugins == {"kvproof": "kvproof.spec.pytest_plugin"}
+    assert (ROOT / "spec/pytest_plugin.py").is_file()
+
+
 def test_every_command_module_is_registered():
     registered = {value.partition(":")[0] for value in pyproject()["project"]["entry-points"]["kvproof.commands"].values()}
     modules = {

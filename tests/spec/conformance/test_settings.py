@@ -232,8 +232,8 @@ def test_after_some_failures_only_known_settings_are_tried() -> None:
 
 
 def test_another_order_of_free_blocks_is_eviction_order() -> None:
-    assert settings.reordered("free_queue", (1, 2, 3), (3, 1, 2))
-    assert not settings.reordered("free_queue", (1, 2, 3), (3, 1))
+    assert settings.reordered("device free queue", (1, 2, 3), (3, 1, 2))
+    assert not settings.reordered("device free queue", (1, 2, 3), (3, 1))
     assert not settings.reordered("tables", (1, 2), (2, 1))
 
 

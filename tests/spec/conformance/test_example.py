@@ -1,0 +1,84 @@
+"""The example cache under judgement: nothing of it is refuted, and each deliberate mistake by the law that is meant."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from examples.adapter import PagedCacheAdapter
+from examples.paged_cache import PagedCache
+from kvproof.spec.conformance import api
+from kvproof.spec.conformance.adapter import Shows
+from kvproof.spec.conformance.oracle import Verdict
+from kvproof.spec.conformance.search import Budget
+from tests.spec.conformance import faulty
+from tests.spec.conformance.faulty import MISTAKES, Mistake
+
+
+def test_the_example_is_not_refuted_and_whatever_is_undetermined_says_why() -> None:
+    report = api.check_all_laws(PagedCacheAdapter(), isolation=False)
+    assert report.problems == ()
+    assert [(law.law, law.why) for law in report.refuted] == []
+    assert all(law.why for law in report if law.verdict is Verdict.UNDETERMINED)
+    holds = {law.law for law in report if law.verdict is Verdict.HOLDS}
+    assert holds >= {mistake.law for mistake in MISTAKES}
+    assert len(holds) >= 50
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=[mistake.cache.__name__ for mistake in MISTAKES])
+def test_each_mistake_is_refuted_by_the_law_that_is_meant(mistake: Mistake, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A process of its own is for those that end or hang it; a shorter counterexample than this is not the point here.
+    monkeypatch.setattr(api, "Budget", functools.partial(Budget, shrink_runs=40))
+    report = api.check_all_laws(
+        PagedCacheAdapter(mistake.cache),
+        laws=[mistake.law],
+        scopes=[mistake.scope],
+        walks=mistake.walks,
+        isolation=mistake.law == "LV-9",
+        limit=1.0,
+    )
+    verdict = report.of(mistake.law)
+    assert verdict.verdict is Verdict.REFUTED, verdict.why
+    assert verdict.counterexample is not None
+    assert verdict.counterexample.law == mistake.law
+
+
+def test_every_mistake_is_in_the_table_and_differs_by_itself() -> None:
+    caches = [value for value in vars(faulty).values() if isinstance(value, type) and issubclass(value, PagedCache)]
+    assert {mistake.cache for mistake in MISTAKES} == set(caches) - {PagedCache}
+
+
+class Tables(PagedCacheAdapter):
+    shows = frozenset({Shows.HITS, Shows.ADMISSION, Shows.TABLES, Shows.COPIES})
+
+
+def test_wrong_bytes_are_seen_from_tables_and_copies() -> None:
+    report = api.check_all_laws(Tables(faulty.IgnoresContexts), scopes=["fa4"], laws=["CC-1", "PC-3"], walks=6, isolation=False)
+    assert report.of("CC-1").verdict is Verdict.REFUTED
+    assert report.of("PC-3").verdict is Verdict.UNDETERMINED
+    assert "references" in report.of("PC-3").why
+
+
+class Blind(PagedCacheAdapter):
+    shows = frozenset({Shows.TABLES, Shows.COPIES, Shows.REFERENCES, Shows.FREE_QUEUE, Shows.KEYS})
+
+
+def test_nothing_is_said_of_a_cache_that_shows_no_hits() -> None:
+    """Nobody knows then how many tokens it has computed: what it does must not be held against what the model would do."""
+    report = api.check_all_laws(Blind(), scopes=["fa4", "fa4-m4-n2"], laws=["CC", "TB", "PC"], walks=3, isolation=False)
+    assert {law.verdict for law in report} == {Verdict.UNDETERMINED}
+
+
+SHOWN = sorted(PagedCacheAdapter.shows - {Shows.HITS, Shows.ADMISSION}, key=lambda capability: capability.value)
+
+
+@pytest.mark.parametrize("hidden", SHOWN, ids=[capability.value for capability in SHOWN])
+def test_what_is_not_shown_refutes_nothing(hidden: Shows) -> None:
+    """The sound cache registers at another time than the model: a prediction that takes the place of a fact would show."""
+
+    class Part(PagedCacheAdapter):
+        shows = PagedCacheAdapter.shows - {hidden}
+
+    report = api.check_all_laws(Part(), scopes=["fa4-m4-n2-tight"], walks=4, isolation=False)
+    assert [(law.law, law.why) for law in report.refuted] == []

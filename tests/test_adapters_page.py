@@ -1,0 +1,60 @@
+"""What docs/adapters.md shows is true: its Python runs, in order, its test files run in pytest, its options exist."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+
+import pytest
+
+from kvproof.spec import pytest_plugin
+from kvproof.spec.conformance.adapter import Shows
+from tests.tidy.sources import ROOT
+
+pytest_plugins = ["pytester"]
+
+PAGE = (ROOT / "docs/adapters.md").read_text(encoding="utf-8")
+BLOCKS = [block.split("```")[0] for block in PAGE.split("```python\n")[1:]]
+FILES = [block for block in BLOCKS if block.startswith("# test_")]
+
+
+def test_there_are_blocks_of_both_kinds() -> None:
+    assert len(FILES) >= 1
+    assert len(BLOCKS) - len(FILES) >= 4
+
+
+def test_the_python_of_the_page_runs_in_order_and_prints_what_the_page_quotes() -> None:
+    names: dict[str, object] = {}
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        for block in BLOCKS:
+            if block not in FILES:
+                exec(compile(block, "docs/adapters.md", "exec"), names)
+    printed = out.getvalue()
+    for quoted in re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL):
+        for line in quoted.splitlines():
+            assert line.strip() in ("", "...") or line in printed, f"not printed: {line}"
+
+
+@pytest.mark.parametrize("block", FILES, ids=[block.splitlines()[0] for block in FILES])
+def test_the_test_files_of_the_page_run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, block: str) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    pytester.makepyfile(test_page=block)
+    result = pytester.runpytest_inprocess(
+        "-p", "no:kvproof", "-p", "kvproof.spec.pytest_plugin", "-p", "no:xdist", "-p", "no:cacheprovider"
+    )
+    counts = result.parseoutcomes()
+    assert counts.get("passed", 0) > 20
+    assert not counts.get("failed")
+    assert not counts.get("errors")
+
+
+def test_every_option_of_the_plugin_is_on_the_page_and_no_other() -> None:
+    known = {f"--kvproof-{name}" for name, *_ in pytest_plugin.OPTIONS} | {"--kvproof-strict"}
+    assert set(re.findall(r"--kvproof-[a-z]+", PAGE)) == known
+
+
+def test_every_capability_is_on_the_page_and_no_other() -> None:
+    table = PAGE.split("## What can be shown")[1].split("\n## ")[0]
+    assert set(re.findall(r"^\| `([A-Z_]+)`", table, re.MULTILINE)) == {capability.name for capability in Shows}
