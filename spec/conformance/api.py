@@ -11,7 +11,7 @@ from kvproof.spec import laws as all_laws
 from kvproof.spec import near
 from kvproof.spec.conformance import examples, settings
 from kvproof.spec.conformance.adapter import Adapter, AdapterError, Shows
-from kvproof.spec.conformance.isolation import LIMIT, guarded
+from kvproof.spec.conformance.isolation import LIMIT, Died, guarded
 from kvproof.spec.conformance.judging import GUARD
 from kvproof.spec.conformance.oracle import LawFinding, Verdict
 from kvproof.spec.conformance.play import Unrepeatable
@@ -95,6 +95,11 @@ def _check(adapter: object) -> None:
         raise AdapterError(
             f"{type(adapter).__name__} is no adapter: it has no {', no '.join(missing)} (kvproof.spec.conformance)"
         )
+    shows = getattr(adapter, "shows", None)
+    if not isinstance(shows, frozenset) or not all(isinstance(shown, Shows) for shown in shows):
+        raise AdapterError(
+            f"the adapter's shows are {shows!r}: a frozenset of Shows is needed, such as frozenset({{Shows.TABLES}})"
+        )
 
 
 # --- what to do ---------------------------------------------------------------------------------------------------
@@ -132,12 +137,13 @@ def chosen_scopes(names: Sequence[str] | None) -> tuple[Scope, ...]:
 
 def _counterexample(search: Search, broken: Broken, problems: list[str]) -> tuple[Counterexample, tuple[str, ...]]:
     """Return the shortened counterexample of a broken law, and the undeclared fields that would bend the law."""
+    actions, violation = search.shrunk(broken)
     try:
-        actions, violation = search.shrunk(broken)
-    except Unrepeatable as error:
-        problems.append(f"{broken.law.id}: the counterexample is not shortened: {error}")
-        actions, violation = broken.actions, broken.violation
-    example = examples.build(broken, actions, violation, search.runs.begin(broken.config), search.adapter.name, search.seed)
+        run = search.runs.begin(broken.config)
+        example = examples.build(broken, actions, violation, run, search.adapter.name, search.seed)
+    except (Died, Unrepeatable) as error:
+        problems.append(f"{broken.law.id}: its counterexample lacks what was shown: {error}")
+        example = examples.build(broken, actions, violation, None, search.adapter.name, search.seed)
     bending = settings.bending(broken.law, broken.config, actions, violation)
     return example, tuple(setting.text for setting in bending)
 

@@ -20,12 +20,19 @@ from kvproof.spec.laws.base import Evidence
 ENGINE = "conformance"
 
 
-def build(broken: Broken, actions: Sequence[Action], violation: Violation, run: Run, adapter: str, seed: int) -> Counterexample:
-    """Make a counterexample; the actions are performed once more on a run that begins, for what is shown after each."""
+def build(
+    broken: Broken, actions: Sequence[Action], violation: Violation, run: Run | None, adapter: str, seed: int
+) -> Counterexample:
+    """Make a counterexample; the actions are performed once more on a run that begins, for what is shown after each.
+
+    Without a run (the implementation does not start any more) nothing is known of that.
+    """
     points = []
-    for action in actions:
+    for action in actions if run is not None else ():
+        assert run is not None, "there is no action without one"
         run.act(action)
         points.append(run.point)
+    said = tuple(shown(points)) if run is not None else (Shown("not known"),) * len(actions)
     evidence = Evidence(
         str(visible(violation.evidence.message)),
         tuple((name, visible(value)) for name, value in violation.evidence.values),
@@ -40,7 +47,7 @@ def build(broken: Broken, actions: Sequence[Action], violation: Violation, run: 
         engine=ENGINE,
         seed=seed,
         scope=broken.scope.name,
-        implementation=Implementation(adapter, tuple(shown(points))),
+        implementation=Implementation(adapter, said),
     )
 
 

@@ -8,6 +8,7 @@ from attrs import define, field
 
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
+from kvproof.core.errors import Refusal
 from kvproof.spec import judge
 from kvproof.spec.conformance.adapter import AdapterError, Shows, Unsupported
 from kvproof.spec.conformance.hidden import NotShown
@@ -58,7 +59,8 @@ class Judging:
         except Unsupported as error:
             self._unable([law for law in self.oracle.laws if law.check_config], str(error))
         except Died as died:
-            return self._note(rules.TOTALITY, [_crashed(f"{died.words} when it was asked for its geometry")], -1)
+            crash = Crash(f"{died.words} when it was asked for its geometry", ended=died.how)
+            return self._note(rules.TOTALITY, [crashed(crash)], -1)
         return []
 
     def moment(self, moment: Moment, position: int) -> list[Violation]:
@@ -66,7 +68,7 @@ class Judging:
         if isinstance(moment.refusal, Crash):
             if judge.attempt(moment.before, moment.action).refusal is not None:
                 return []
-            return self._note(rules.TOTALITY, [_crashed(moment.refusal.message)], position)
+            return self._note(rules.TOTALITY, [crashed(moment.refusal)], position)
         self.oracle.position = position
         return self.oracle.judge(moment)
 
@@ -131,10 +133,16 @@ class Judging:
         except Died as died:
             self._unable(laws, f"the implementation {died.words} when it was started for it")
             return []
+        except Exception as error:
+            # As with a single action: what cannot be made sense of is not judged.
+            self._unable(laws, f"it needs a run that it can make sense of ({type(error).__name__}: {error})")
+            return []
         if len(self.runs.crashes) > before:
             crash = self.runs.crashes[before]
             self._unable(laws, f"the implementation {crash.dead} when the run was carried on")
-            return self._note(rules.TOTALITY, [_crashed(crash.dead)], len(crash.actions()) - 1)
+            refusal = crash.moment.refusal if crash.moment is not None else None
+            assert refusal is not None, "a crash is a refusal"
+            return self._note(rules.TOTALITY, [crashed(refusal)], len(crash.actions()) - 1)
         found: list[Violation] = []
         for law, findings in zip(laws, answers, strict=True):
             if isinstance(findings, NotShown):
@@ -152,8 +160,9 @@ class Judging:
         return self.oracle.add(law, evidence, position)
 
 
-def _crashed(words: str) -> Evidence:
-    return Evidence(f"the implementation {words}", bendable=False)
+def crashed(refusal: Refusal) -> Evidence:
+    """Return the evidence of a crash."""
+    return Evidence(f"the implementation {refusal.message}", tuple(refusal.values.items()), bendable=False)
 
 
 def _ends(laws: Sequence[Law], config: Config, actions: Sequence[Action], start: players.Start) -> list[Findings | NotShown]:

@@ -25,7 +25,7 @@ MOST_POINTS = 20_000
 
 
 class Crash(ContractBroken):
-    """An implementation did not answer an action; the message says how it ended (LV-9)."""
+    """An implementation did not answer an action; the message says how it ended, ``ended`` in one word (LV-9)."""
 
     code = "crash"
 
@@ -151,7 +151,7 @@ class Runs:
         except Died as died:
             self._live = None
             words = f"{died.words} {'to' if died.how == 'hung' else 'at'} {lines.action_text(action)}"
-            moment = Moment(point.world, action, None, Crash(words), point.world)
+            moment = Moment(point.world, action, None, Crash(words, ended=died.how), point.world)
             dead = Point(point.config, point.world, point, moment, dead=words)
             self.crashes.append(dead)
             return dead

@@ -19,7 +19,7 @@ from kvproof.spec.conformance import settings
 from kvproof.spec.conformance.adapter import Unsupported
 from kvproof.spec.conformance.differences import Difference
 from kvproof.spec.conformance.isolation import Died, Direct, Isolated
-from kvproof.spec.conformance.judging import GUARD, Judging
+from kvproof.spec.conformance.judging import GUARD, Judging, crashed
 from kvproof.spec.conformance.oracle import LawFinding
 from kvproof.spec.conformance.play import Crash, Point, Runs
 from kvproof.spec.conformance.settings import Explainer, Setting
@@ -28,7 +28,7 @@ from kvproof.spec.engines import rules, shrink
 from kvproof.spec.engines.scopes import Scope
 from kvproof.spec.engines.walk import DISABLED_EVERY, Walker
 from kvproof.spec.judge import Violation, refuted
-from kvproof.spec.laws.base import Evidence, Law
+from kvproof.spec.laws.base import Law
 
 WALKS = 3
 STEPS = 250
@@ -36,6 +36,11 @@ HOST_STEPS = 500
 """With a host tier it takes longer until something was stored, lost on the device and asked for again."""
 SHRINK_RUNS = 500
 SHRINK_ACTIONS = 40_000
+HUNG = "hung"
+MOST_HANGS = 3
+"""After so many hangs, each of which takes the whole limit, nothing more is tried."""
+HUNG_RUNS = 10
+"""Candidates that are tried to shorten the way to a hang."""
 
 
 @frozen(slots=True)
@@ -105,6 +110,7 @@ class Search:
     first: dict[tuple[str, str, tuple[Setting, ...]], Differing] = field(factory=dict, init=False)
     counted: Counter[tuple[str, str, tuple[Setting, ...]]] = field(factory=Counter, init=False)
     explainer: Explainer = field(factory=Explainer, init=False)
+    hangs: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
         adapter = self.adapter
@@ -127,19 +133,24 @@ class Search:
             self.runs.begin(config)
             self._note(scope, config, (), judging.configuration(config), True)
             for number in range(walks):
+                if self.hangs >= MOST_HANGS:
+                    searched.stopped[f"the implementation hung {self.hangs} times, so no more is tried"] += 1
+                    break
                 self.progress(f"{scope.name}: walk {number + 1} of {walks}")
                 self._walk(searched, config, judging, number, steps)
         except Unsupported as error:
             searched.skipped = str(error) or "not supported"
         except Died as died:
-            violation = self._dead(judging, f"{died.words} when it was started")
-            self._note(scope, config, (), violation, True)
+            self.hangs += died.how == HUNG
+            self._note(scope, config, (), self._stillborn(judging, died), True)
         searched.findings, searched.cannot = judging.findings(), judging.cannot
         return searched
 
-    def _dead(self, judging: Judging, words: str) -> list[Violation]:
-        evidence = Evidence(f"the implementation {words}", bendable=False)
-        return judging.oracle.add(rules.TOTALITY, [evidence]) if any(law.id == rules.TOTALITY for law in self.laws) else []
+    def _stillborn(self, judging: Judging, died: Died) -> list[Violation]:
+        if all(law.id != rules.TOTALITY for law in self.laws):
+            return []
+        crash = Crash(f"{died.words} when it was started", ended=died.how)
+        return judging.oracle.add(rules.TOTALITY, [crashed(crash)])
 
     def _walk(self, searched: Searched, config: Config, judging: Judging, number: int, steps: int) -> None:
         """Walk once: actions of the walker, refused ones in between, and at the end the laws on the whole run."""
@@ -167,7 +178,10 @@ class Search:
                 found += judging.guard(run.point, len(kept))
             self._differences(scope, before, run.point, len(kept))
             new = self._note(scope, config, (*kept, action), found, legal)
-            if new or isinstance(moment.refusal, Crash):
+            if isinstance(moment.refusal, Crash):
+                self.hangs += moment.refusal.values.get("ended") == HUNG
+                return
+            if new:
                 return
             if run.point.seen is not None and run.point.seen.problems:
                 searched.stopped[run.point.seen.problems[0]] += 1
@@ -235,6 +249,7 @@ class Search:
         """Return a shorter action list that breaks the same law on a fresh start, and the violation it shows."""
         self.progress(f"{broken.law.id}: shortening its counterexample")
         self.runs.forget()
+        hung = dict(broken.violation.evidence.values).get("ended") == HUNG
         return shrink.shrink(
             broken.config,
             broken.actions,
@@ -242,8 +257,9 @@ class Search:
             self.laws,
             broken.scope.limits(broken.config),
             broken.legal,
-            self.budget.shrink_runs,
+            HUNG_RUNS if hung else self.budget.shrink_runs,
             max_actions=self.budget.shrink_actions,
             start=self.runs.begin,
             judging=lambda laws: Judging.of(laws, broken.config, self.runs),
+            ignored=(Exception,),
         )

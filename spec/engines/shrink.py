@@ -63,7 +63,8 @@ Judging = Callable[[Sequence[Law]], Judges]
 class Shrinker:
     """Runs candidates for one violation; ``runs`` counts them and is bounded by ``max_runs``, the actions by ``max_actions``.
 
-    ``start`` begins a run of who is judged, ``judging`` makes the judge of a candidate.
+    ``start`` begins a run of who is judged, ``judging`` makes the judge of a candidate; a candidate that ends with one of the
+    ``ignored`` errors shows nothing.
     """
 
     config: Config
@@ -75,6 +76,7 @@ class Shrinker:
     max_actions: int | None = None
     start: players.Start = players.model
     judging: Judging = OfModel
+    ignored: tuple[type[Exception], ...] = ()
     runs: int = 0
     performed: int = 0
 
@@ -84,6 +86,12 @@ class Shrinker:
         The last action of an illegal attempt (``legal`` False) counts only where it still must be refused.
         """
         self.runs += 1
+        try:
+            return self._run(actions)
+        except self.ignored:
+            return None
+
+    def _run(self, actions: Sequence[Action]) -> tuple[tuple[Action, ...], Violation] | None:
         judge = self.judging(self.laws)
         configuration = self._matching(judge.configuration(self.config))
         if configuration is not None:
@@ -131,16 +139,17 @@ def shrink(
     max_actions: int | None = None,
     start: players.Start = players.model,
     judging: Judging = OfModel,
+    ignored: tuple[type[Exception], ...] = (),
 ) -> tuple[tuple[Action, ...], Violation]:
     """Return a minimal action list that breaks the same law, and the violation it shows.
 
     ``actions`` end with the action that broke the law; ``legal`` says whether that one was proposed as legal. The
-    original comes back if it does not repeat under the lenient rules. ``start`` begins a run of who is judged.
+    original comes back if it does not repeat under the lenient rules. For the rest see ``Shrinker``.
     """
     if violation.position < 0 and not actions:
         return tuple(actions), violation
     relevant = [law for law in laws if law.id == violation.law]
-    shrinker = Shrinker(config, limits, violation.law, relevant, legal, max_runs, max_actions, start, judging)
+    shrinker = Shrinker(config, limits, violation.law, relevant, legal, max_runs, max_actions, start, judging, ignored)
     best = shrinker.run(actions)
     if best is None:
         return tuple(actions), violation

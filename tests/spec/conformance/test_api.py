@@ -80,6 +80,8 @@ def test_what_is_no_adapter_is_told_what_it_lacks() -> None:
         AdapterError, match="object is no adapter: it has no name, no shows, no null_block, no start, no perform"
     ):
         check_all_laws(object())  # type: ignore[arg-type]
+    with pytest.raises(AdapterError, match="a frozenset of Shows is needed"):
+        report(Undeclared(shows={"tables"}))  # type: ignore[arg-type]
     with pytest.raises(UserError, match="no policy 'eviction'"):
         report(ModelAdapter(), policies=["eviction=own"])
 

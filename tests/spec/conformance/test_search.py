@@ -222,10 +222,7 @@ class Failing(Wrapped):
 def test_a_crash_or_hang_is_a_verdict_with_its_actions(failing: Callable[[], None], isolation: bool, words: str) -> None:
     judged = tuple(law for law in EVERY if law.id in ("LV-9", "PC-1"))
     limits: dict[str, Any] = {"limit": 1.0} if failing is hang else {}
-    runs = {"shrink_runs": 4} if failing is hang else {}
-    made, (searched,) = search(
-        Failing(failing=failing), "fa4", judged=judged, isolation=isolation, walks=2, steps=60, **limits, **runs
-    )
+    made, (searched,) = search(Failing(failing=failing), "fa4", judged=judged, isolation=isolation, walks=2, steps=60, **limits)
     broken = made.broken["LV-9"]
     assert set(made.broken) == {"LV-9"}
     assert isinstance(broken.actions[-1], act.Dispatch)
@@ -234,8 +231,30 @@ def test_a_crash_or_hang_is_a_verdict_with_its_actions(failing: Callable[[], Non
     assert searched.walks == 2
     actions, violation = made.shrunk(broken)
     assert words in violation.evidence.message
+    assert dict(violation.evidence.values)["ended"] == ("hung" if failing is hang else "died" if failing is leave else "raised")
     if failing is not hang:
         assert [type(action) for action in actions] == [act.BeginStep, act.Drain, act.BuildMetadata, act.Dispatch]
+
+
+def test_after_three_hangs_no_more_is_tried() -> None:
+    made, (first, second) = search(
+        Failing(failing=hang), "fa4", "fa4-m4", isolation=True, limit=0.5, walks=5, steps=60, judged=laws.family("LV")
+    )
+    assert (first.walks, second.walks, made.hangs) == (3, 0, 3)
+    assert list(second.stopped) == ["the implementation hung 3 times, so no more is tried"]
+
+
+def test_a_law_that_cannot_make_sense_of_a_run_is_not_judged() -> None:
+    """An implementation that shows tables of blocks that no pool has."""
+
+    def puzzled(config: Config, actions: Any, start: players.Start = players.model) -> Any:
+        raise IndexError("block 99")
+
+    law = Law("ZZ-1", "S", "Nothing.", "nowhere", (), check_run=puzzled)
+    made, (searched,) = search(ModelAdapter(), "fa4", judged=(law,), walks=1, steps=20)
+    assert made.broken == {}
+    assert searched.cannot == {"ZZ-1": "it needs a run that it can make sense of (IndexError: block 99)"}
+    assert finding(searched, "ZZ-1").verdict is Verdict.UNDETERMINED
 
 
 def test_a_crash_while_a_run_is_carried_to_its_end_is_shown_by_the_actions_that_led_there() -> None:
