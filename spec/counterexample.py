@@ -100,12 +100,30 @@ class Outcome:
 
 
 @frozen(slots=True)
+class Shown:
+    """What an implementation showed after one action: its refusal or its answer, and what changed of its state, by names."""
+
+    refusal: str | None
+    answer: tuple[tuple[str, Any], ...] = ()
+    state: tuple[tuple[str, Any], ...] = ()
+
+
+@frozen(slots=True)
+class Implementation:
+    """Who broke the law, if not the model: the name of an adapter, and what it showed after each action."""
+
+    adapter: str
+    shown: tuple[Shown, ...]
+
+
+@frozen(slots=True)
 class Counterexample:
     """A broken law and how to see it.
 
     ``position`` counts actions from 0; -1: the configuration or the whole run breaks the law. ``legal`` says whether
     the last action was proposed as legal (the rules of generation need it). ``fault`` is the planted fault, if any.
-    ``quick`` says that the check ran its quick matrix.
+    ``quick`` says that the check ran its quick matrix. ``implementation`` is set if an adapter broke the law: outcomes are then
+    what the model answers to these actions, and running them again runs the model.
     """
 
     law: str
@@ -126,6 +144,7 @@ class Counterexample:
     quick: bool
     kvproof: str
     python: str
+    implementation: Implementation | None = None
 
 
 @frozen(slots=True)
@@ -175,6 +194,7 @@ def build(
     scope: str,
     fault: str = "",
     quick: bool = False,
+    implementation: Implementation | None = None,
 ) -> Counterexample:
     """Make a counterexample; the actions are run once more for their records (under the fault that is planted now)."""
     world, outcomes = new_world(config), []
@@ -201,6 +221,7 @@ def build(
         quick=quick,
         kvproof=distribution.version(),
         python=platform.python_version(),
+        implementation=implementation,
     )
 
 
@@ -238,6 +259,8 @@ def dumps(example: Counterexample) -> str:
     document: dict[str, Any] = {"format": FORMAT, "version": VERSION}
     for field in attrs.fields(Counterexample):
         document[field.name] = _encode(getattr(example, field.name))
+    if example.implementation is None:
+        del document["implementation"]
     document["actions"] = [_encode_action(action) for action in example.actions]
     document["outcomes"] = [_encode_outcome(outcome) for outcome in example.outcomes]
     lines = []
@@ -325,9 +348,10 @@ def _decode(document: object, source: str) -> Counterexample:
         "values": _values(source, fields.get("values")),
         "actions": tuple(_decode_action(source, at, item) for at, item in enumerate(actions)),
         "outcomes": tuple(_decode_outcome(source, at, item) for at, item in enumerate(outcomes)),
+        "implementation": _decode_implementation(source, fields.get("implementation"), len(actions)),
     }
     for name in kinds:
-        if name not in fields:
+        if name not in fields and name != "implementation":
             raise CounterexampleError(f"{source}: missing field {name!r}")
         if name not in values:
             values[name] = _convert(source, name, fields[name], kinds[name])
@@ -392,6 +416,20 @@ def _decode_outcome(source: str, at: int, item: object) -> Outcome:
         _only(source, where, item, {"refused", "message"})
         return refused
     return Outcome(_convert(source, where, item, Record))
+
+
+def _decode_implementation(source: str, value: object, count: int) -> Implementation | None:
+    if value is None:
+        return None
+    read = _convert(source, "implementation", value, Implementation)
+    if len(read.shown) != count:
+        raise CounterexampleError(f"{source}: implementation: {count} actions and {len(read.shown)} shown: one per action")
+    shown = tuple(evolve(one, answer=_plain_pairs(one.answer), state=_plain_pairs(one.state)) for one in read.shown)
+    return evolve(read, shown=shown)
+
+
+def _plain_pairs(pairs: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, plain(value)) for name, value in pairs)
 
 
 def _convert(source: str, where: str, value: object, kind: type[T]) -> T:

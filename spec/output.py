@@ -49,6 +49,29 @@ def write_atomically(path: Path | str, text: str) -> None:
         raise OutputError(path, _reason(error), "choose a place where you may write") from error
 
 
+def write_bytes_atomically(path: Path | str, data: bytes) -> None:
+    """Write bytes to a regular file as `write_atomically` writes text. Raises OutputError."""
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise OutputError(path, "it is a folder", "name a file")
+    temporary = _beside(target)
+    try:
+        try:
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+    except FileNotFoundError:
+        raise OutputError(path, f"the folder {target.parent} does not exist", "create it first") from None
+    except OSError as error:
+        raise OutputError(path, _reason(error), "choose a place where you may write") from error
+
+
 def check_writable(path: Path | str) -> None:
     """Find out before long work whether `write_atomically(path, ...)` could succeed; leaves nothing behind.
 

@@ -30,7 +30,10 @@ def command(file: Path, replay: bool, as_markdown: bool) -> ExitCode:
     for difference in replayed.differences:
         click.echo(difference)
     if replayed.violation is None:
-        click.echo(f"{example.law} holds on these {len(example.actions)} actions: not reproduced")
+        who = ""
+        if example.implementation is not None:
+            who = f" of the model; {example.implementation.adapter} broke it, and only its adapter can show that"
+        click.echo(f"{example.law} holds on these {len(example.actions)} actions{who}: not reproduced")
         return ExitCode.UNDETERMINED
     # Not into the page, which somebody may be writing to a file.
     click.echo(f"{example.law} breaks again, {lines.where(replayed.violation)}", err=as_markdown)

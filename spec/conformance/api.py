@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 
-from kvproof.spec.conformance.adapter import Adapter
-from kvproof.spec.conformance.reports import DifferenceGroup, LawVerdict, Refuted, Report, ScopeRun, Verdict
+from attrs import evolve
+
+from kvproof.spec import laws as all_laws
+from kvproof.spec import near
+from kvproof.spec.conformance import examples, settings
+from kvproof.spec.conformance.adapter import Adapter, AdapterError, Shows
+from kvproof.spec.conformance.isolation import LIMIT, guarded
+from kvproof.spec.conformance.judging import GUARD
+from kvproof.spec.conformance.oracle import LawFinding, Verdict
+from kvproof.spec.conformance.play import Unrepeatable
+from kvproof.spec.conformance.reports import DifferenceGroup, LawVerdict, Refuted, Report, ScopeRun
+from kvproof.spec.conformance.search import Broken, Budget, Search, Searched
+from kvproof.spec.conformance.settings import Setting
+from kvproof.spec.counterexample import Counterexample
+from kvproof.spec.engines import scopes as all_scopes
+from kvproof.spec.engines.scopes import Scope
+from kvproof.spec.exits import UserError
+from kvproof.spec.judge import refuted
+from kvproof.spec.laws.base import Law
 
 __all__ = [
     "DifferenceGroup",
@@ -15,10 +33,14 @@ __all__ = [
     "ScopeRun",
     "Verdict",
     "check_all_laws",
+    "chosen_laws",
+    "chosen_scopes",
 ]
 
-LIMIT = 10.0
-"""Seconds within which an action must be answered."""
+QUICK, ALL = "quick", "all"
+"""Names for the scopes of the quick matrix and for every scope."""
+LONGEST = 200
+"""Characters of a value in a difference."""
 
 
 def check_all_laws(
@@ -36,10 +58,153 @@ def check_all_laws(
 ) -> Report:
     """Judge an implementation by generated runs and return a verdict for every law.
 
-    ``laws`` are ids or letters of families, ``scopes`` names of scopes (None: all of them, where the adapter supports the
-    configuration); ``walks`` per scope and ``steps``, actions per walk, are the budget. ``policies`` are the settings that the
-    implementation declares, as ``field=value``, beside what the adapter declares itself. With ``isolation`` the adapter runs in
-    a forked process, so that a hang of more than ``limit`` seconds or a crash is a verdict (LV-9). ``progress`` is told what is
-    being done. Raises UserError for unknown names, AdapterError if the adapter breaks its contract.
+    ``laws`` are ids or letters of families (None: all, and GUARD), ``scopes`` names of scopes, ``quick`` or ``all`` (None: all,
+    as far as the adapter supports their configuration); ``walks`` per scope and ``steps``, actions per walk, are the budget.
+    ``policies`` are settings that the implementation declares, as ``field=value``, beside the ``profile`` and ``policies`` of
+    the adapter. With ``isolation`` the adapter runs in a forked process, so that a hang of more than ``limit`` seconds or a
+    crash is a verdict (LV-9). ``progress`` is told what is being done. Raises UserError for unknown names, AdapterError if the
+    adapter does not show what it declares.
     """
-    raise NotImplementedError
+    _check(adapter)
+    judged, where = chosen_laws(laws), chosen_scopes(scopes)
+    declared = settings.declared_by(adapter, policies)
+    behind = guarded(adapter, isolation, limit)
+    try:
+        search = Search(behind, judged, declared, seed, Budget(walks, steps), progress)
+        done = [search.scope(scope) for scope in where]
+        problems = [f"{scope.scope.name}: a walk ended early: {why}" for scope in done for why in scope.stopped]
+        found = {law: _counterexample(search, broken, problems) for law, broken in search.broken.items()}
+    finally:
+        behind.close()
+    return Report(
+        adapter=adapter.name,
+        seed=seed,
+        shows=tuple(shown.value for shown in Shows if shown in adapter.shows),
+        laws=tuple(_verdict(law, done, search.broken.get(law.id), found.get(law.id)) for law in judged),
+        scopes=tuple(ScopeRun(one.scope.name, one.walks, one.actions, one.skipped) for one in done),
+        differences=tuple(_differences(search, declared)),
+        problems=tuple(dict.fromkeys(problems)),
+    )
+
+
+def _check(adapter: object) -> None:
+    """Refuse what is no adapter, with what is missing. Raises AdapterError."""
+    missing = [name for name in ("name", "shows", "null_block", "start", "perform") if not hasattr(adapter, name)]
+    if missing:
+        raise AdapterError(
+            f"{type(adapter).__name__} is no adapter: it has no {', no '.join(missing)} (kvproof.spec.conformance)"
+        )
+
+
+# --- what to do ---------------------------------------------------------------------------------------------------
+
+
+def chosen_laws(names: Sequence[str] | None) -> tuple[Law, ...]:
+    """Return the laws to judge, in their order: all and GUARD, or those of these ids and families. Raises UserError."""
+    known = (*all_laws.ALL, GUARD)
+    if names is None:
+        return known
+    wanted: set[str] = set()
+    for name in names:
+        family = {law.id for law in all_laws.family(name)} or {law.id for law in known if law.id.casefold() == name.casefold()}
+        if not family:
+            raise UserError(near.unknown("law", name, [law.id for law in known], "kvproof laws"))
+        wanted |= family
+    return tuple(law for law in known if law.id in wanted)
+
+
+def chosen_scopes(names: Sequence[str] | None) -> tuple[Scope, ...]:
+    """Return the scopes to search, in their order: all, or those of these names. Raises UserError."""
+    if names is None or ALL in names:
+        return all_scopes.ALL
+    wanted = {scope.name for scope in all_scopes.chosen(True)} if QUICK in names else set()
+    wanted |= {all_scopes.by_name(name).name for name in names if name != QUICK}
+    return tuple(scope for scope in all_scopes.ALL if scope.name in wanted)
+
+
+# --- what was found -----------------------------------------------------------------------------------------------
+
+
+def _counterexample(search: Search, broken: Broken, problems: list[str]) -> tuple[Counterexample, tuple[str, ...]]:
+    """Return the shortened counterexample of a broken law, and the undeclared fields that would bend the law."""
+    try:
+        actions, violation = search.shrunk(broken)
+    except Unrepeatable as error:
+        problems.append(f"{broken.law.id}: the counterexample is not shortened: {error}")
+        actions, violation = broken.actions, broken.violation
+    example = examples.build(broken, actions, violation, search.runs.begin(broken.config), search.adapter.name, search.seed)
+    bending = settings.bending(broken.law, broken.config, actions, violation)
+    return example, tuple(setting.text for setting in bending)
+
+
+def _verdict(
+    law: Law, done: Sequence[Searched], broken: Broken | None, found: tuple[Counterexample, tuple[str, ...]] | None
+) -> LawVerdict:
+    """Return the verdict on one law over all scopes."""
+    findings = [finding for one in done for finding in one.findings if finding.law.id == law.id]
+    hidden: Counter[str] = Counter()
+    for finding in findings:
+        hidden.update(finding.hidden)
+    violations = [violation for finding in findings for violation in finding.violations]
+    verdict = LawVerdict(
+        law=law.id,
+        sentence=law.sentence,
+        verdict=Verdict.UNDETERMINED,
+        why="",
+        judged=sum(finding.judged for finding in findings),
+        hidden=tuple(sorted(hidden.items())),
+        bent=len(violations) - len(refuted(violations)),
+    )
+    if broken is not None:
+        example, explained = found or (None, ())
+        what = example.message if example is not None else broken.violation.evidence.message
+        where = (
+            f"{len(refuted(violations))} violations in {verdict.judged} judgements, the first in {broken.scope.name}: {what}"
+        )
+        return evolve(verdict, verdict=Verdict.REFUTED, why=where, counterexample=example, explained=explained)
+    why = _undetermined(law, verdict, findings, done)
+    if why:
+        return evolve(verdict, why=why)
+    bent = f"; {verdict.bent} violations are those of a declared profile field" if verdict.bent else ""
+    return evolve(verdict, verdict=Verdict.HOLDS, why=f"judged {verdict.judged} times{bent}")
+
+
+def _undetermined(law: Law, verdict: LawVerdict, findings: Sequence[LawFinding], done: Sequence[Searched]) -> str:
+    """Return why a law is undetermined, empty if it holds."""
+    if verdict.hidden:
+        parts = ", ".join(f"{what} ({count} times)" for what, count in verdict.hidden)
+        return f"it needs what is not shown: {parts}; judged {verdict.judged} times without it"
+    if verdict.judged and not any(finding.unjudged for finding in findings):
+        return ""
+    reasons = dict.fromkeys(finding.unjudged for finding in findings if finding.unjudged)
+    if not verdict.judged:
+        reasons |= dict.fromkeys(one.cannot[law.id] for one in done if law.id in one.cannot)
+    if reasons:
+        return "; ".join(reasons)
+    tried = [one for one in done if not one.skipped]
+    if not tried:
+        return "no scope could be searched"
+    return f"its premise was never true in {sum(one.actions for one in tried)} actions in {len(tried)} scopes"
+
+
+def _differences(search: Search, declared: Sequence[Setting]) -> Iterator[DifferenceGroup]:
+    """Yield the kinds of difference, the most frequent first."""
+    for kind, count in search.counted.most_common():
+        action, what, found = kind
+        first = search.first[kind]
+        yield DifferenceGroup(
+            what=what,
+            action=action,
+            count=count,
+            scope=first.scope,
+            position=first.position,
+            predicted=_text(first.difference.predicted),
+            observed=_text(first.difference.observed),
+            settings=tuple(setting.text for setting in found),
+            declared=any(setting in declared for setting in found),
+        )
+
+
+def _text(value: object) -> str:
+    text = str(examples.visible(value))
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
-from enum import Enum
 from typing import Any
 
 from attrs import field, frozen
 
+from kvproof.spec.conformance.oracle import Verdict
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.counterexample import dumps as as_json
-
-
-class Verdict(Enum):
-    """One of three values; a law that could not be judged is never said to hold."""
-
-    HOLDS = "holds"
-    REFUTED = "refuted"
-    UNDETERMINED = "undetermined"
+from kvproof.spec.report import lines as words
 
 
 @frozen(slots=True)
@@ -129,8 +123,6 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON knows it; counterexamples are in the form of their files."""
-        import json
-
         return {
             "adapter": self.adapter,
             "seed": self.seed,
@@ -191,11 +183,14 @@ def _lines(report: Report) -> Iterator[str]:
     for law in report.refuted:
         yield ""
         yield from law_lines(law)
-    undetermined = [law for law in report.laws if law.verdict is Verdict.UNDETERMINED]
+    undetermined: dict[str, list[str]] = {}
+    for law in report.laws:
+        if law.verdict is Verdict.UNDETERMINED:
+            undetermined.setdefault(law.why, []).append(law.law)
     if undetermined:
         yield ""
         yield "undetermined:"
-        yield from (f"  {law.law}: {law.why}" for law in undetermined)
+        yield from (f"  {', '.join(names)}: {why}" for why, names in undetermined.items())
     if report.differences:
         yield ""
         yield "differences from the model (no violation by themselves):"
@@ -218,8 +213,6 @@ def law_lines(law: LawVerdict) -> Sequence[str]:
 
 def story(example: Counterexample) -> list[str]:
     """Return the actions of a counterexample with what was shown after each, one a line."""
-    from kvproof.spec.report import lines as words
-
     found = [f"{words.sizes_text(example)}; profile {words.profile_text(example.profile)}", f"at {words.place(example)}"]
     found += [f"{name} = {value}" for name, value in example.values]
     for line in words.story(example):

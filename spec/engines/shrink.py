@@ -6,27 +6,65 @@ fit is fitted again. Whatever survives is a legal run of its own, and its last a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from attrs import define, evolve
 
 from kvproof.core import actions as act
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
-from kvproof.core.world import Request, Status, World, new_world
+from kvproof.core.world import Request, Status, World
 from kvproof.spec import judge as judges
-from kvproof.spec.engines import amounts, disabled, flight, host, rules
+from kvproof.spec.engines import amounts, disabled, flight, host, players, rules
 from kvproof.spec.engines import enabled as lists
 from kvproof.spec.engines.amounts import Limits
 from kvproof.spec.judge import Judge, Violation
-from kvproof.spec.laws.base import Law
+from kvproof.spec.laws.base import Law, Moment
 
 MAX_RUNS = 1000
 
 
+class Judges(Protocol):
+    """Judges one candidate; see ``Judge``."""
+
+    def configuration(self, config: Config) -> list[Violation]:
+        """Judge the configuration alone."""
+
+    def moment(self, moment: Moment, position: int) -> list[Violation]:
+        """Judge one action by the laws."""
+
+    def ruled(
+        self, player: players.Player, moment: Moment, legal: bool, found: list[Violation], position: int
+    ) -> list[Violation]:
+        """Judge the action that a player has just performed by the rules of generation."""
+
+    def run(self, config: Config, actions: Sequence[Action], start: players.Start) -> list[Violation]:
+        """Judge the whole run."""
+
+
+@define(slots=True)
+class OfModel(Judge):
+    """Judges a candidate that the model performs."""
+
+    def ruled(
+        self, player: players.Player, moment: Moment, legal: bool, found: list[Violation], position: int
+    ) -> list[Violation]:
+        """Judge an action by the rules of generation."""
+        del player
+        return rules.violations(moment, legal, found, position)
+
+
+Judging = Callable[[Sequence[Law]], Judges]
+"""Makes the judge of one candidate."""
+
+
 @define(slots=True)
 class Shrinker:
-    """Runs candidates for one violation; ``runs`` counts them and is bounded by ``max_runs``."""
+    """Runs candidates for one violation; ``runs`` counts them and is bounded by ``max_runs``, the actions by ``max_actions``.
+
+    ``start`` begins a run of who is judged, ``judging`` makes the judge of a candidate.
+    """
 
     config: Config
     limits: Limits
@@ -34,7 +72,11 @@ class Shrinker:
     laws: Sequence[Law]
     legal: bool
     max_runs: int = MAX_RUNS
+    max_actions: int | None = None
+    start: players.Start = players.model
+    judging: Judging = OfModel
     runs: int = 0
+    performed: int = 0
 
     def run(self, actions: Sequence[Action]) -> tuple[tuple[Action, ...], Violation] | None:
         """Run a candidate; return the actions up to the violation, or None if the law holds.
@@ -42,30 +84,31 @@ class Shrinker:
         The last action of an illegal attempt (``legal`` False) counts only where it still must be refused.
         """
         self.runs += 1
-        judge = Judge(self.laws)
+        judge = self.judging(self.laws)
         configuration = self._matching(judge.configuration(self.config))
         if configuration is not None:
             return (), configuration
-        world = new_world(self.config)
+        player = self.start(self.config)
         kept: list[Action] = []
         for at, candidate in enumerate(actions):
             probe = at == len(actions) - 1 and not self.legal
+            world = player.world
             action = candidate if probe else _fitted(world, candidate)
-            moment = judges.attempt(world, action)
+            moment = player.act(action)
+            self.performed += 1
             found = judge.moment(moment, len(kept))
             if probe and action in disabled.disabled(world, self.limits):
-                found += rules.violations(moment, False, found, len(kept))
+                found += judge.ruled(player, moment, False, found, len(kept))
             elif moment.refusal is not None and (
                 judges.is_internal(moment.refusal) or action in lists.enabled(world, self.limits)
             ):
-                found += rules.violations(moment, True, found, len(kept))
+                found += judge.ruled(player, moment, True, found, len(kept))
             violation = self._matching(found)
             if violation is not None:
                 return (*kept, action), violation
-            if moment.refusal is None or moment.after is not world:
+            if moment.refusal is None or player.world is not world:
                 kept.append(action)
-            world = moment.after
-        whole = self._matching(judge.run(self.config, kept))
+        whole = self._matching(judge.run(self.config, kept, self.start))
         return None if whole is None else (tuple(kept), whole)
 
     def _matching(self, found: Sequence[Violation]) -> Violation | None:
@@ -73,7 +116,7 @@ class Shrinker:
 
     def spent(self) -> bool:
         """Tell whether no run is left."""
-        return self.runs >= self.max_runs
+        return self.runs >= self.max_runs or (self.max_actions is not None and self.performed >= self.max_actions)
 
 
 def shrink(
@@ -84,16 +127,20 @@ def shrink(
     limits: Limits,
     legal: bool = True,
     max_runs: int = MAX_RUNS,
+    *,
+    max_actions: int | None = None,
+    start: players.Start = players.model,
+    judging: Judging = OfModel,
 ) -> tuple[tuple[Action, ...], Violation]:
     """Return a minimal action list that breaks the same law, and the violation it shows.
 
     ``actions`` end with the action that broke the law; ``legal`` says whether that one was proposed as legal. The
-    original comes back if it does not repeat under the lenient rules.
+    original comes back if it does not repeat under the lenient rules. ``start`` begins a run of who is judged.
     """
     if violation.position < 0 and not actions:
         return tuple(actions), violation
     relevant = [law for law in laws if law.id == violation.law]
-    shrinker = Shrinker(config, limits, violation.law, relevant, legal, max_runs)
+    shrinker = Shrinker(config, limits, violation.law, relevant, legal, max_runs, max_actions, start, judging)
     best = shrinker.run(actions)
     if best is None:
         return tuple(actions), violation

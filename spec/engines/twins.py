@@ -75,7 +75,8 @@ def first_difference(
     Direct use of the row table is left out: rows belong to the worker, and their widths follow the ranks.
     """
     actions = [action for action in actions if not isinstance(action, AppendRows)]
-    runs = zip(moments(config, actions, start), moments(twin, actions, start), strict=True)
+    # One run after the other: an implementation cannot run twice at once.
+    runs = zip(list(moments(config, actions, start)), moments(twin, actions, start), strict=True)
     for position, (left, right) in enumerate(runs):
         for (name, one), (_, other) in zip(scheduler_side(left), scheduler_side(right), strict=True):
             if one != other:

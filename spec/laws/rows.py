@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from kvproof.core.actions import AppendRows, Dispatch
 from kvproof.core.config import Config
 from kvproof.core.errors import RowCapacityExceeded
@@ -14,6 +16,11 @@ def _guarded_rows(moment: Moment) -> Findings:
     if isinstance(moment.action, AppendRows):
         return _guarded_append(moment, moment.action)
     return _guarded_dispatch(moment)
+
+
+def _unguarded(message: str, **values: object) -> Evidence:
+    """Return evidence that no order of the guard explains: a guard per group refuses as well, only later."""
+    return evolve(Evidence.of(message, **values), bendable=False)
 
 
 def _rows_untouched(moment: Moment) -> list[Evidence]:
@@ -36,17 +43,14 @@ def _guarded_append(moment: Moment, action: AppendRows) -> Findings:
     if moment.refusal is not None:
         return _rows_untouched(moment)
     if over:
-        return [
-            Evidence.of(
-                "an append past the end of a row was accepted", row=action.row, needed=needed, capacity=config.row_capacity
-            )
-        ]
+        values = {"row": action.row, "needed": needed, "capacity": config.row_capacity}
+        return [_unguarded("an append past the end of a row was accepted", **values)]
     found = []
     for group, ids in enumerate(action.blocks):
         entries = before[group][action.row] + tuple(block * factor + j for block in ids for j in range(factor))
         for row, now in enumerate(after[group]):
             if now != (entries if row == action.row else before[group][row]):
-                found.append(Evidence.of("an append changed a row otherwise than it should", group=group, row=row, entries=now))
+                found.append(_unguarded("an append changed a row otherwise than it should", group=group, row=row, entries=now))
     return found
 
 
@@ -65,7 +69,7 @@ def _guarded_dispatch(moment: Moment) -> Findings:
             needed = config.append_expansion * len(state.table)
             if needed > config.row_capacity[group]:
                 found.append(
-                    Evidence.of(
+                    _unguarded(
                         "a row was written past its end",
                         request=entry.request,
                         group=group,
@@ -77,7 +81,7 @@ def _guarded_dispatch(moment: Moment) -> Findings:
     for group, rows in enumerate(moment.after.worker.rows):
         for row, entries in enumerate(rows):
             if row not in own and entries not in (world.worker.rows[group][row], ()):
-                found.append(Evidence.of("a dispatch changed another row", group=group, row=row, entries=entries))
+                found.append(_unguarded("a dispatch changed another row", group=group, row=row, entries=entries))
     return found
 
 

@@ -12,7 +12,7 @@ from kvproof.core.actions import Action
 from kvproof.core.config import SOUND, Offload, Profile
 from kvproof.spec import counterexample as examples
 from kvproof.spec import faults
-from kvproof.spec.counterexample import Counterexample, Outcome, Settings
+from kvproof.spec.counterexample import Counterexample, Outcome, Settings, Shown
 from kvproof.spec.faults import Fault
 from kvproof.spec.judge import Violation
 
@@ -49,6 +49,22 @@ def answer_text(outcome: Outcome) -> str:
     return ", ".join(f"{name} {_short(value)}" for name, value in fields.items() if name != "action")
 
 
+def shown_text(shown: Shown) -> str:
+    """Return what an implementation showed: its refusal or what is set in its answer, and the tables that changed."""
+    if shown.refusal is not None:
+        return f"refused: {shown.refusal}"
+    tables = [(name, value) for name, value in shown.state if name.startswith("requests.") and name.endswith(".tables")]
+    answer = [(name, value) for name, value in shown.answer if value or (value is False and name == "admitted")]
+    return ", ".join(f"{name} {_short(value)}" for name, value in [*answer, *tables])
+
+
+def _answers(example: Counterexample) -> list[str]:
+    """Return what was answered to each action: by the implementation if one broke the law, else by the model."""
+    if example.implementation is not None:
+        return [shown_text(shown) for shown in example.implementation.shown]
+    return [answer_text(outcome) for outcome in example.outcomes]
+
+
 def _short(value: object) -> str:
     if isinstance(value, list):
         value = [_event_text(item) if isinstance(item, dict) else item for item in value]
@@ -83,7 +99,7 @@ def story(example: Counterexample) -> list[Line]:
 
 
 def _folded(example: Counterexample) -> Iterator[Line]:
-    pairs = list(zip(example.actions, example.outcomes, strict=True))
+    pairs = list(zip(example.actions, _answers(example), strict=True))
     at = 0
     while at < len(pairs):
         stop = at
@@ -91,11 +107,11 @@ def _folded(example: Counterexample) -> Iterator[Line]:
         while stop < len(pairs) and stop != example.position and isinstance(pairs[stop][0], FOLDED):
             stop += 1
         if stop - at < 2:
-            action, outcome = pairs[at]
-            yield Line(str(at), action_text(action), answer_text(outcome))
+            action, answer = pairs[at]
+            yield Line(str(at), action_text(action), answer)
             at += 1
             continue
-        answers = [text for _, outcome in pairs[at:stop] if (text := answer_text(outcome))]
+        answers = [answer for _, answer in pairs[at:stop] if answer]
         names = [getattr(action, "part", type(action).__name__) for action, _ in pairs[at:stop]]
         yield Line(f"{at}-{stop - 1}", ", ".join(names), "; ".join(answers))
         at = stop
@@ -206,13 +222,16 @@ def groups(example: Counterexample) -> list[tuple[str, str, str, str, str]]:
 
 
 def origin(example: Counterexample) -> str:
-    """Return who found it: engine, seed, scope, versions."""
+    """Return who found it: engine, seed, scope, versions; and who broke the law, if that was not the model."""
+    who = f"broken by {example.implementation.adapter}, " if example.implementation is not None else ""
     return (
-        f"found by {example.engine}, seed {example.seed}, scope {example.scope}, "
+        f"{who}found by {example.engine}, seed {example.seed}, scope {example.scope}, "
         f"kvproof {example.kvproof}, Python {example.python}"
     )
 
 
 def reproduce(example: Counterexample, file: str | None = None) -> str:
-    """Return the command that shows the violation again: from the file if there is one."""
+    """Return the command that shows the violation again, from the file if there is one; that of an implementation is a call."""
+    if example.implementation is not None:
+        return f"check_all_laws(adapter, laws=['{example.law}'], scopes=['{example.scope}'], seed={example.seed})"
     return f"kvproof report {file} --replay" if file else examples.command(example)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kvproof.core import actions as act
 from kvproof.core import step as door
-from kvproof.core.world import Request, Status
+from kvproof.core.world import Request, Status, World
 from kvproof.spec.traces.driver import NO_TOKEN, Diverged, lists
 from kvproof.spec.traces.read import Call, Operation
 
@@ -20,11 +20,22 @@ def _lookup(scheduler: Scheduler, call: Call, operation: Operation) -> None:
     request, hit = driver.id_of(call.args.request, operation), scheduler.driver.world.hit
     # A divergent hit to which no connector adds tokens is looked up anew, jointly (T14.4).
     common = hit is not None and hit.request == request and hit.diverged
-    shown = {"local": result.local, "lists": tuple(tuple(blocks) for blocks in result.blocks), "junction": result.junction}
+    shown: dict[str, object] = {
+        "local": result.local,
+        "lists": tuple(tuple(blocks) for blocks in result.blocks),
+        "junction": result.junction,
+        "diverged": _diverges(driver.world, result.local, result.blocks),
+    }
     record = driver.act(act.Lookup(request, common), shown, scheduler.after_call(operation))
     driver.equal("lookup.local", record.local, result.local)
     driver.equal("lookup.blocks", lists(record.lists), result.blocks)
     driver.equal("lookup.junction", record.junction, result.junction)
+
+
+def _diverges(world: World, local: int, blocks: Sequence[Sequence[int]]) -> bool:
+    """Tell whether a recorded hit is divergent (T12): the list of a group that is no full attention does not reach its end."""
+    ends = zip(world.config.groups, world.config.sizes, blocks, strict=True)
+    return any(group.kind != "full_attention" and len(own) < -(-local // size) for group, size, own in ends)
 
 
 def _lookup_external(scheduler: Scheduler, call: Call, operation: Operation) -> None:

@@ -25,9 +25,8 @@ class Calls:
 
     def one_request(self, request: Any, *_: Any, **__: Any) -> dict[str, Any]:
         """Calls about one request and nothing else."""
-        self.reader.learn_one(
-            request.request_id, request
-        )  # it may be gone, with its last keys registered, when a state is read
+        # it may be gone, with its last keys registered, when a state is read
+        self.reader.learn_one(request.request_id, request)
         return {"request": request.request_id}
 
     def found(self, result: Any, *_: Any, **__: Any) -> dict[str, Any]:

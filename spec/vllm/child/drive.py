@@ -117,16 +117,18 @@ def request_of(config: Header, name: str, tokens: list[int], max_tokens: int = 1
 
 
 def scheduler_class(config: Header) -> Any:
-    """Return the class of the scheduler: the plain one, also where steps overlap, unless the header asks for placeholders.
+    """Return the class of the scheduler: the plain one, also where steps overlap, as in the shipped recordings.
 
-    ``scheduler.asynchronous`` (optional) asks for the class that plans on tokens not sampled yet. A release whose plain
-    scheduler would plan a negative number of tokens when drafts are in flight gets it, too.
+    ``scheduler.asynchronous``, an addition to the header, asks for the class that plans on tokens that are not sampled yet.
+    Raises Unsupported.
     """
     plain = module("v1.core.sched.scheduler").Scheduler
     wanted = config["scheduler"]
-    ahead = wanted["concurrent_batches"] > 1
-    if ahead and (wanted.get("asynchronous") or (config["num_draft_tokens"] and not hasattr(plain, CLAMPS))):
-        return module("v1.core.sched.async_scheduler").AsyncScheduler
+    if wanted["concurrent_batches"] > 1:
+        if wanted.get("asynchronous"):
+            return module("v1.core.sched.async_scheduler").AsyncScheduler
+        if config["num_draft_tokens"] and not hasattr(plain, CLAMPS):
+            raise Unsupported("drafts while a step is planned ahead: its plain scheduler would plan less than no tokens")
     return plain
 
 
@@ -301,7 +303,8 @@ class Driver:
             if not (self.live() or self.planned or self.worker.stores or self.worker.loads or self.scheduler.has_requests()):
                 break
             self.rounds += 1
-            self.do_step()
+            if self.live() or not self.planned:  # else a further step would always be planned ahead, and none be the last
+                self.do_step()
             self.do_update(self.rounds)
             while self.do_complete_store(self.worker.workers):
                 pass
@@ -351,10 +354,12 @@ class Driver:
         return [*drafts[: seed.randint(0, len(drafts))], seed.choice(alphabet)]
 
     def draw_drafts(self, sampled: Mapping[str, list[int]], seed: random.Random) -> dict[str, list[int]]:
-        """Return the next drafts of every request that sampled and goes on."""
+        """Return the next drafts of every request that sampled and runs on, as far as no later step computes it already."""
         # a scheduler that plans on placeholders verifies as many drafts as it has placeholders
         most = 0 if hasattr(self.scheduler, "_spec_token_placeholders") else self.config["num_draft_tokens"]
-        going = [name for name in self.live() if sampled.get(name)] if most else []
+        ahead = {name for step in self.planned for name in step.output.num_scheduled_tokens}
+        names = [request.request_id for request in self.scheduler.running] if most else []
+        going = [name for name in sorted(names) if sampled.get(name) and name not in ahead]
         return {name: [seed.choice(self.alphabet(name)) for _ in range(seed.randint(0, most))] for name in going}
 
     def alphabet(self, name: str) -> list[int]:

@@ -162,18 +162,18 @@ class Reader:
             packed: blocks if isinstance(blocks, dict) else {blocks.block_id: blocks}
             for packed, blocks in pool.cached_block_hash_to_block._cache.items()
         }
+        ref: dict[str, int] = {}
+        secondary = getattr(pool, "cached_block_hashes_by_block", {})
         for block in pool.blocks:
-            if block.block_hash is not None and block.block_id in found.get(block.block_hash, ()):
-                row = self.key(block.block_hash, getattr(block, "block_hash_num_tokens", None))
-                keys.append([block.block_id, *row, "primary"])
-            more = getattr(pool, "cached_block_hashes_by_block", {}).get(block.block_id, ())
-            keys += [[block.block_id, *row, "secondary"] for row in sorted(map(self.key, more))]
-        return {
-            "ref": {str(block.block_id): block.ref_cnt for block in pool.blocks if block.ref_cnt and not block.is_null},
-            "free": [block.block_id for block in pool.free_block_queue.get_all_free_blocks()],
-            "keys": keys,
-            "shared_keys": self.shared(pool),
-        }
+            number, packed = block.block_id, block.block_hash
+            if block.ref_cnt and not block.is_null:
+                ref[str(number)] = block.ref_cnt
+            if packed is not None and number in found.get(packed, ()):
+                keys.append([number, *self.key(packed, getattr(block, "block_hash_num_tokens", None)), "primary"])
+            if number in secondary:
+                keys += [[number, *row, "secondary"] for row in sorted(map(self.key, secondary[number]))]
+        free = [block.block_id for block in pool.free_block_queue.get_all_free_blocks()]
+        return {"ref": ref, "free": free, "keys": keys, "shared_keys": self.shared(pool)}
 
     def shared(self, pool: Any) -> list[list[Any]]:
         """Keys that resolve to several blocks, with the blocks in lookup order."""
@@ -256,11 +256,11 @@ class Reader:
     def queues(self) -> dict[str, list[str]]:
         """The queues of requests. A release that sets skipped requests aside has no queue of its own for those with blocks."""
         scheduler = self.scheduler
-        waiting = [request.request_id for request in scheduler.waiting]
+        waiting: list[str] = [request.request_id for request in scheduler.waiting]
         if hasattr(scheduler, "kv_holding_waiting"):
             holding = [request.request_id for request in scheduler.kv_holding_waiting]
         else:
-            skipped = list(getattr(scheduler, "skipped_waiting", ()))
+            skipped: list[Any] = list(getattr(scheduler, "skipped_waiting", ()))
             holding = [request.request_id for request in skipped if holds(request)]
             waiting = [request.request_id for request in skipped if not holds(request)] + waiting
         return {"running": [request.request_id for request in scheduler.running], "waiting": waiting, "holding": holding}

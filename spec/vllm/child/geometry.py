@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
+import types
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import rows
 from configuration import Header, Unsupported, accepted, kv_cache_config, module, set_environment, vllm_config
@@ -31,9 +33,11 @@ def answer(config: Header) -> dict[str, Any]:
         "sizes": sizes,
         "rows": widths,
         "slots": slots,
+        "lengths": lengths,
         "lazy": lazy_spans,
         "divergent": divergent,
         **{f"native{blocks}": functools.partial(native, blocks_per_chunk=blocks) for blocks in CHUNK_SIZES},
+        **{f"handoffs{blocks}": functools.partial(handoffs, blocks_per_chunk=blocks) for blocks in CHUNK_SIZES},
     }
     return {name: _part(part, config) for name, part in parts.items() if name in config.get("parts", parts)}
 
@@ -49,7 +53,8 @@ def _part(part: Callable[[Header], dict[str, Any]], config: Header) -> dict[str,
 
 def _objects(config: Header) -> tuple[Any, Any]:
     """Return the release's cache layout and configuration. Raises Unsupported for what it cannot express."""
-    layout, whole = kv_cache_config(config), vllm_config(config)
+    alone = config["host"] is None
+    layout, whole = kv_cache_config(config), vllm_config(config if alone else {**config, "connectors": None})
     cache = whole.cache_config
     cache.enable_prefix_caching = config.get("caching", True)
     if len(config["groups"]) == 1:
@@ -116,6 +121,15 @@ def slots(config: Header) -> dict[str, Any]:
         tables.append(0, [list(range(1, capacity + 1)) for capacity in tables.capacity], True)
         found.append(tables.slots(0, min(config["max_model_len"], rows.SLOTS)))
     return {"ranks": found}
+
+
+def lengths(config: Header) -> dict[str, Any]:
+    """Return per number of tokens how many of them each rank of a sharded group holds."""
+    torch = importlib.import_module("torch")
+    count = module("v1.attention.backends.utils").get_dcp_local_seq_lens
+    tokens = torch.arange(rows.SLOTS + 1)
+    ranks, run = config["dcp_world_size"], config.get("interleave", 1)
+    return {"tokens": count(tokens, ranks, None, run).reshape(len(tokens), ranks).tolist()}
 
 
 # --- host tier ----------------------------------------------------------------------------------------------------
@@ -198,12 +212,51 @@ def native(config: Header, blocks_per_chunk: int) -> dict[str, Any]:
                 "counts": [state.storable_chunks(*counted, tokens) for tokens in range(MOST_TOKENS + 1)],
             }
         )
-    return {
+    found = {
         "groups": groups,
         "blocks_per_chunk": resolved.blocks_per_chunk,
-        "alignment": getattr(resolved, "alignment_tokens", None),
         "partial_tails": bool(getattr(resolved, "supports_partial_tail", False)),
     }
+    # some releases do not keep the tokens of alignment
+    return {**found, "alignment": resolved.alignment_tokens} if hasattr(resolved, "alignment_tokens") else found
+
+
+def handoffs(config: Header, blocks_per_chunk: int) -> dict[str, Any]:
+    """Return per offloaded group which handed over states are stored: the boundaries, of those up to three chunks.
+
+    ``limit`` are the offloadable tokens, two chunks and a half; a handoff without a block, block 0, is asked for as well.
+    """
+    offloading = module("distributed.kv_transfer.kv_connector.v1.offloading.scheduler")
+    kind, name = offloading.OffloadingConnectorScheduler, "_build_aligned_boundary_store_jobs"
+    if not hasattr(kind, name):
+        raise Unsupported("states handed over at boundaries")
+    resolved = _resolved(config, blocks_per_chunk)
+    found = []
+    for chunked in resolved.kv_group_configs:
+        span, unit = chunked.tokens_per_chunk, chunked.tokens_per_chunk // chunked.hashes_per_chunk
+        limit = 2 * span + span // 2
+        state = _request_state(offloading, resolved, config)
+        state.req.num_tokens = limit
+        state.req.block_hashes = [number.to_bytes(4, "big") for number in range(3 * chunked.hashes_per_chunk + 1)]
+        stored: dict[str, list[int]] = {"0": [], "1": []}
+        for block in (0, 1):
+            for boundary in range(unit, 3 * span + 1, unit):
+                scheduler = _scheduler_side(kind, resolved, state)
+                if getattr(kind, name)(scheduler, {"r0": [(chunked.group_idx, block, boundary)]}):
+                    stored[str(block)].append(boundary)
+        found.append({"group": chunked.group_idx, "limit": limit, "stored": stored})
+    return {"groups": found}
+
+
+def _scheduler_side(kind: Any, resolved: Any, state: Any) -> Any:
+    """Return as much of the connector's scheduler side as storing a handoff needs; its store takes every key."""
+    scheduler = MagicMock(config=resolved, _req_status={"r0": state}, _jobs={}, _block_id_to_pending_jobs={})
+    for name in ("_calc_num_offloadable_tokens", "_make_boundary_key"):
+        method = inspect.getattr_static(kind, name)
+        bound = method.__func__ if isinstance(method, staticmethod) else types.MethodType(method, scheduler)
+        setattr(scheduler, name, bound)
+    scheduler.manager.prepare_store = lambda keys, *rest: types.SimpleNamespace(keys_to_store=list(keys), store_spec=None)
+    return scheduler
 
 
 def _resolved(config: Header, blocks_per_chunk: int) -> Any:
@@ -225,7 +278,7 @@ def _resolved(config: Header, blocks_per_chunk: int) -> Any:
 def _request_state(offloading: Any, resolved: Any, config: Header) -> Any:
     """Return the connector's state of one request whose prefix hashes are numbered."""
     longest = max(chunked.hashes_per_chunk for chunked in resolved.kv_group_configs)
-    request = SimpleNamespace(
+    request = types.SimpleNamespace(
         request_id="r0",
         kv_transfer_params=None,
         block_hashes=[number.to_bytes(4, "big") for number in range(KEYS * longest)],
@@ -235,7 +288,7 @@ def _request_state(offloading: Any, resolved: Any, config: Header) -> Any:
     )
     contexts = module("v1.kv_offload.base")
     context = contexts.ReqContext(**accepted(contexts.ReqContext, req_id="r0", kv_transfer_params=None))
-    return offloading.RequestOffloadState(resolved, request, context, SimpleNamespace())
+    return offloading.RequestOffloadState(resolved, request, context, types.SimpleNamespace())
 
 
 def _key(key: Any) -> list[int]:

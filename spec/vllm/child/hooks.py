@@ -14,9 +14,10 @@ from typing import Any
 import completions
 import dump
 import writing
-from calls import Calls, lists
+from calls import Calls
 from completions import Report
 from dump import CannotRecord as CannotRecord
+from outputs import step_result
 
 Method = Callable[..., Any]
 
@@ -302,6 +303,7 @@ class Recorder:
             ("is a pooling request", request.sampling_params is None),
             ("gets its input piece by piece", getattr(request, "resumable", False)),
             ("has embeddings for a prompt", request.prompt_token_ids is None),
+            ("has no limit of tokens", request.max_tokens is None),
             ("has inputs that are no tokens", getattr(request, "mm_features", None)),
             ("has a cache salt", getattr(request, "cache_salt", None)),
             ("uses an adapter (LoRA)", getattr(request, "lora_request", None)),
@@ -343,7 +345,7 @@ class Recorder:
         _, index = self.steps.popleft()
         sampled, places = model_runner_output.sampled_token_ids, model_runner_output.req_id_to_index
         tokens = {
-            name: [int(token) for token in sampled[places[name]]] if sampled else []
+            name: [int(token) for token in sampled[places[name]]] if sampled is not None and len(sampled) else []
             for name in scheduler_output.num_scheduled_tokens
         }
         operation = self.begin("update", {"step": index, "sampled": tokens})
@@ -503,66 +505,6 @@ class Recorder:
                 self.guarded(self.close)
 
         return hooked
-
-
-def step_result(reader: dump.Reader, output: Any, handoffs: dict[str, Any]) -> dict[str, Any]:
-    """What a step tells the worker."""
-    cached = output.scheduled_cached_reqs
-    again = set(cached.resumed_req_ids)
-    new = output.scheduled_new_reqs
-    # one runner gets resumed requests as new ones
-    resumed = again | {entry.req_id for entry in new if reader.scheduler.requests[entry.req_id].num_preemptions > 0}
-    store, load, flush = transfers(reader, output.kv_connector_metadata)
-    return {
-        "scheduled": dict(output.num_scheduled_tokens),
-        "drafts": {name: len(drafts) for name, drafts in output.scheduled_spec_decode_tokens.items()},
-        "new": [
-            {"request": entry.req_id, "computed": entry.num_computed_tokens, "tables": lists(entry.block_ids)} for entry in new
-        ],
-        "cached": [
-            {
-                "request": name,
-                "computed": cached.num_computed_tokens[place],
-                "new_blocks": None if cached.new_block_ids[place] is None else lists(cached.new_block_ids[place]),
-                "resumed": name in again,
-            }
-            for place, name in enumerate(cached.req_ids)
-        ],
-        "resumed": sorted(resumed),
-        "preempted": sorted(output.preempted_req_ids or ()),
-        "finished": sorted(output.finished_req_ids),
-        "copies": [[copy.src_block_id, copy.dst_block_id] for copy in output.kv_cache_block_copies or ()],
-        "handoffs": handoffs,
-        "zeroed": list(output.new_block_ids_to_zero) if output.new_block_ids_to_zero else None,
-        "store": store,
-        "load": load,
-        "flush": flush,
-    }
-
-
-def transfers(reader: dump.Reader, meta: Any) -> tuple[dict[str, Any] | None, dict[str, Any] | None, bool]:
-    """The store and the load that a step gives to the workers, and whether running transfers must finish first."""
-    if not hasattr(meta, "store_event"):  # several connectors: look for the host tier's part
-        meta = next((part for part in getattr(meta, "metadata", None) or () if hasattr(part, "store_event")), None)
-    if meta is None or reader.host is None:
-        return None, None, False
-    store = load = None
-    if meta.store_event >= 0:
-        kept = getattr(reader.host._store_event_to_blocks.get(meta.store_event), "block_meta", None)
-        store = {
-            "event": meta.store_event,
-            "device": list(meta.store_gpu_blocks),
-            "host": list(meta.store_cpu_blocks),
-            "meta": None if kept is None else [len(entry) for entry in kept],
-        }
-    if meta.load_event >= 0:
-        load = {
-            "event": meta.load_event,
-            "device": list(meta.load_gpu_blocks),
-            "host": list(meta.load_cpu_blocks),
-            "requests": list(meta.load_event_to_reqs[meta.load_event]),
-        }
-    return store, load, bool(meta.need_flush)
 
 
 def attach(

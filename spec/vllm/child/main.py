@@ -80,11 +80,17 @@ def run(request: Answer, tell: Callable[[Answer], None]) -> None:
     hooks = importlib.import_module("hooks")
     config = request["config"]
     end: Answer = {"steps": 0, "skipped": 0}
+    last = [""]
+
+    def line(text: str) -> None:
+        last[0] = text
+        tell({"line": text})
+
     try:
         scheduler = drive.build(config)
         recorder = hooks.attach(
             scheduler,
-            lambda text: tell({"line": text}),
+            line,
             call_states=bool(request.get("call_states")),
             name=config.get("name"),
             seed=config.get("seed", 0),
@@ -99,7 +105,7 @@ def run(request: Answer, tell: Callable[[Answer], None]) -> None:
         end |= {"raised": said(error), "traceback": traceback.format_exc()}
     finally:
         recorder.close()
-    if recorder.problem is not None:
+    if recorder.problem is not None and "raised" not in json.loads(last[0]):
         end["problem"] = recorder.problem
     tell({"end": {**end, "steps": driver.steps, "skipped": driver.skipped}})
 

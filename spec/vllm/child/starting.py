@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
-FILES = ("dump", "calls", "completions", "writing", "hooks")
+FILES = ("dump", "calls", "completions", "outputs", "writing", "hooks")
 SCHEDULER = "vllm.v1.core.sched.scheduler"
 SETTINGS = "KVPROOF_RECORD"
 """The environment variable that tells a child process where to record: JSON with `folder`, `call_states`, `notes`."""
@@ -74,12 +74,20 @@ class Session:
     def start(self) -> None:
         """Record every scheduler made from now on."""
         module = sys.modules.get(SCHEDULER)
-        if module is not None and hasattr(module, "Scheduler"):
-            self.patch(module.Scheduler)
+        if module is not None:
+            self.patch_module(module)
             return
-        finder = _AfterImport(SCHEDULER, lambda found: self.patch(found.Scheduler))
+        finder = _AfterImport(SCHEDULER, self.patch_module)
         sys.meta_path.insert(0, finder)
         self.undo.append(lambda: sys.meta_path.remove(finder) if finder in sys.meta_path else None)
+
+    def patch_module(self, module: ModuleType) -> None:
+        """Record what the class of this module makes."""
+        kind = getattr(module, "Scheduler", None)
+        if isinstance(kind, type):
+            self.patch(kind)
+        else:
+            self.problems.append(f"nothing was recorded: {SCHEDULER} has no class Scheduler")
 
     def patch(self, kind: type) -> None:
         """Let a class of schedulers, and those derived from it so far, attach a recorder to each new object."""
@@ -225,7 +233,11 @@ class _AfterImport(importlib.abc.MetaPathFinder):
         execute = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
-            execute(module)
+            try:
+                execute(module)
+            except BaseException:
+                sys.meta_path.insert(0, self)  # it may be tried again
+                raise
             then(module)
 
         loader.exec_module = exec_module  # type: ignore[method-assign]

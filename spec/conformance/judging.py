@@ -1,0 +1,166 @@
+"""The laws on runs of an adapter: moments by the oracle, whole runs through players, crashes by LV-9."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from attrs import define, field
+
+from kvproof.core.actions import Action
+from kvproof.core.config import Config
+from kvproof.spec.conformance.adapter import AdapterError, Shows, Unsupported
+from kvproof.spec.conformance.hidden import NotShown
+from kvproof.spec.conformance.isolation import Died
+from kvproof.spec.conformance.oracle import LawFinding, Oracle
+from kvproof.spec.conformance.play import Crash, Point, Run, Runs, Unrepeatable
+from kvproof.spec.engines import drain, players, rules
+from kvproof.spec.judge import Violation
+from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
+
+GUARD = Law(
+    id=rules.GUARD,
+    mark="S",
+    sentence=rules.SENTENCES[rules.GUARD],
+    source="engines",
+    faults=(),
+)
+"""The rule of generation that is no law of the model, so that it gets a verdict like one."""
+
+
+@define(slots=True)
+class Judging:
+    """Judges what one adapter does under one configuration; findings are kept by the oracle.
+
+    ``cannot`` says per law why a whole run could not be judged by it.
+    """
+
+    oracle: Oracle
+    runs: Runs
+    cannot: dict[str, str] = field(factory=dict)
+
+    @classmethod
+    def of(cls, laws: Sequence[Law], config: Config, runs: Runs) -> Judging:
+        """Return the judge of these laws."""
+        adapter = runs.adapter
+        return cls(Oracle(laws, config, adapter.shows, adapter.null_block), runs)
+
+    def findings(self) -> tuple[LawFinding, ...]:
+        """Return what was found so far."""
+        return self.oracle.findings()
+
+    def configuration(self, config: Config) -> list[Violation]:
+        """Judge the sizes that the adapter derives from a configuration, if it shows them."""
+        if Shows.GEOMETRY not in self.oracle.shows or not any(law.check_config for law in self.oracle.laws):
+            return []
+        try:
+            return self.oracle.configuration(self.runs.adapter.geometry(config))
+        except Unsupported as error:
+            self._unable([law for law in self.oracle.laws if law.check_config], str(error))
+        except Died as died:
+            return self._note(rules.TOTALITY, [_crashed(f"{died.words} when it was asked for its geometry")], -1)
+        return []
+
+    def moment(self, moment: Moment, position: int) -> list[Violation]:
+        """Judge one action."""
+        if isinstance(moment.refusal, Crash):
+            return self._note(rules.TOTALITY, [_crashed(moment.refusal.message)], position)
+        self.oracle.position = position
+        return self.oracle.judge(moment)
+
+    def ruled(
+        self, player: players.Player, moment: Moment, legal: bool, found: list[Violation], position: int
+    ) -> list[Violation]:
+        """Judge an action by the rules of generation; that a legal one is not performed is a matter of LV-9."""
+        del moment, found
+        return [] if legal or not isinstance(player, Run) else self.guard(player.point, position)
+
+    def guard(self, point: Point, position: int) -> list[Violation]:
+        """Judge an action that the model refuses by the rule that it must be refused and change nothing."""
+        if all(law.id != rules.GUARD for law in self.oracle.laws):
+            return []
+        moment, before = point.moment, point.before
+        assert moment is not None
+        assert before is not None, "the beginning is no action"
+        name = type(moment.action).__name__
+        self.oracle.finding(rules.GUARD).unjudged = ""
+        found: list[Evidence] = []
+        if isinstance(moment.refusal, Crash):
+            found.append(Evidence.of(f"{name} must be refused here: {moment.refusal.message}"))
+        elif moment.refusal is None and point.seen is not None and point.seen.problems:
+            found.append(Evidence.of(f"{name} must be refused here and is accepted", why=point.seen.problems[0]))
+        elif point.world is not before.world and before.config.profile.append_guard == "all_groups":
+            found.append(Evidence.of(f"{name} is refused and changes what is shown"))
+        return self._note(rules.GUARD, found, position)
+
+    def run(self, config: Config, actions: Sequence[Action], start: players.Start | None = None) -> list[Violation]:
+        """Judge a whole run by the laws that perform actions again, and by what its end comes to under fairness.
+
+        The position of a violation is -1, but where the implementation crashed on the way: there that of its last action.
+        """
+        begin = start or self.runs.begin
+        found: list[Violation] = []
+        for law in self.oracle.laws:
+            if law.check is None and law.check_config is None and law.id != GUARD.id:
+                self.oracle.finding(law.id).unjudged = ""
+            if law.check_run is not None:
+                check = law.check_run
+                found += self._whole([law], lambda check=check: [check(config, actions, begin)])  # type: ignore[misc]
+        ends = [law for law in self.oracle.laws if law.check_end is not None]
+        if ends and config.offload is not None:
+            found += self._whole(ends, lambda: _ends(ends, config, actions, begin))
+        return found
+
+    def _whole(self, laws: Sequence[Law], check: Callable[[], Sequence[Findings | NotShown]]) -> list[Violation]:
+        """Judge a run by some laws at once; where the run cannot be carried on, none of them is judged."""
+        before = len(self.runs.crashes)
+        try:
+            answers = check()
+        except NotShown as missing:
+            answers = [missing]
+        except Unsupported as error:
+            self._unable(laws, f"its other configuration is not supported: {error}")
+            return []
+        except Unrepeatable as error:
+            self._unable(laws, str(error))
+            return []
+        except AdapterError:
+            raise
+        except Died as died:
+            self._unable(laws, f"the implementation {died.words} when it was started for it")
+            return []
+        if len(self.runs.crashes) > before:
+            crash = self.runs.crashes[before]
+            self._unable(laws, f"the implementation {crash.dead} when the run was carried on")
+            return self._note(rules.TOTALITY, [_crashed(crash.dead)], len(crash.actions()) - 1)
+        found: list[Violation] = []
+        for law, findings in zip(laws, answers, strict=True):
+            if isinstance(findings, NotShown):
+                self.oracle.finding(law.id).hidden[findings.what] += 1
+            else:
+                found += self.oracle.add(law.id, findings)
+        return found
+
+    def _unable(self, laws: Sequence[Law], why: str) -> None:
+        self.cannot |= {law.id: why for law in laws}
+
+    def _note(self, law: str, evidence: list[Evidence], position: int) -> list[Violation]:
+        if all(known.id != law for known in self.oracle.laws):
+            return []
+        return self.oracle.add(law, evidence, position)
+
+
+def _crashed(words: str) -> Evidence:
+    return Evidence(f"the implementation {words}", bendable=False)
+
+
+def _ends(laws: Sequence[Law], config: Config, actions: Sequence[Action], start: players.Start) -> list[Findings | NotShown]:
+    """Carry a run to quiet and return what each law says of it."""
+    drained = drain.carried(players.played(start, config, actions))
+    answers: list[Findings | NotShown] = []
+    for law in laws:
+        assert law.check_end is not None, "only laws of the end are asked"
+        try:
+            answers.append(law.check_end(drained))
+        except NotShown as missing:
+            answers.append(missing)
+    return answers

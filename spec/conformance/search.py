@@ -1,0 +1,249 @@
+"""Generation against an adapter: the walker draws actions for the world that the shadow follows, the adapter performs them.
+
+The budget is walks per scope and actions per walk; the same adapter and seed give the same search. A walk ends with the first
+violation of a law that was not refuted before; laws that were do not end it, so that one deviation does not hide the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
+
+from attrs import define, evolve, field, frozen
+
+from kvproof.core.actions import Action
+from kvproof.core.config import Config
+from kvproof.core.errors import ConfigError
+from kvproof.spec.conformance import settings
+from kvproof.spec.conformance.adapter import Unsupported
+from kvproof.spec.conformance.differences import Difference
+from kvproof.spec.conformance.isolation import Died, Direct, Isolated
+from kvproof.spec.conformance.judging import GUARD, Judging
+from kvproof.spec.conformance.oracle import LawFinding
+from kvproof.spec.conformance.play import Crash, Point, Runs
+from kvproof.spec.conformance.settings import Explainer, Setting
+from kvproof.spec.conformance.shadow import Shadow
+from kvproof.spec.engines import rules, shrink
+from kvproof.spec.engines.scopes import Scope
+from kvproof.spec.engines.walk import DISABLED_EVERY, Walker
+from kvproof.spec.judge import Violation, refuted
+from kvproof.spec.laws.base import Evidence, Law
+
+WALKS = 3
+STEPS = 250
+HOST_STEPS = 500
+"""With a host tier it takes longer until something was stored, lost on the device and asked for again."""
+SHRINK_RUNS = 500
+SHRINK_ACTIONS = 40_000
+
+
+@frozen(slots=True)
+class Budget:
+    """How much is tried; None: the usual. ``walks`` per scope, ``steps``: actions per walk."""
+
+    walks: int | None = None
+    steps: int | None = None
+    shrink_runs: int = SHRINK_RUNS
+    shrink_actions: int = SHRINK_ACTIONS
+
+    def of(self, config: Config) -> tuple[int, int]:
+        """Return walks and actions per walk in a scope."""
+        usual = STEPS if config.offload is None else HOST_STEPS
+        return (WALKS if self.walks is None else self.walks), (usual if self.steps is None else self.steps)
+
+
+@frozen(slots=True)
+class Broken:
+    """A law that an implementation broke, and the actions that show it; the last one broke it, unless the position is -1."""
+
+    law: Law
+    scope: Scope
+    config: Config
+    actions: tuple[Action, ...]
+    violation: Violation
+    legal: bool
+
+
+@frozen(slots=True)
+class Differing:
+    """One difference from the model, where it was seen, and the settings that explain it."""
+
+    scope: str
+    position: int
+    action: str
+    difference: Difference
+    settings: tuple[Setting, ...]
+
+
+@define(slots=True)
+class Searched:
+    """What was done in one scope, and found."""
+
+    scope: Scope
+    walks: int = 0
+    actions: int = 0
+    skipped: str = ""
+    findings: tuple[LawFinding, ...] = ()
+    cannot: dict[str, str] = field(factory=dict)
+    stopped: Counter[str] = field(factory=Counter)
+    """Why walks ended early, without a violation."""
+
+
+@define(slots=True)
+class Search:
+    """A search over scopes. ``broken`` has the first violation of each law, ``counted`` the differences of each kind."""
+
+    adapter: Isolated | Direct
+    laws: Sequence[Law]
+    declared: Sequence[Setting] = ()
+    seed: int = 0
+    budget: Budget = Budget()
+    progress: Callable[[str], None] = lambda doing: None
+    runs: Runs = field(init=False)
+    broken: dict[str, Broken] = field(factory=dict, init=False)
+    first: dict[tuple[str, str, tuple[Setting, ...]], Differing] = field(factory=dict, init=False)
+    counted: Counter[tuple[str, str, tuple[Setting, ...]]] = field(factory=Counter, init=False)
+    explainer: Explainer = field(factory=Explainer, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        adapter = self.adapter
+        self.runs = Runs(adapter, lambda config: Shadow(config, adapter.shows, adapter.null_block))
+
+    # --- scopes -------------------------------------------------------------------------------------------------------
+
+    def scope(self, scope: Scope) -> Searched:
+        """Search in one scope. Raises AdapterError."""
+        searched = Searched(scope)
+        try:
+            config = settings.configured(scope.config(), self.declared)
+        except ConfigError as error:
+            searched.skipped = f"not with what is declared: {error}"
+            return searched
+        judging = Judging.of(self.laws, config, self.runs)
+        walks, steps = self.budget.of(config)
+        try:
+            self.runs.forget()
+            self.runs.begin(config)
+            self._note(scope, config, (), judging.configuration(config), True)
+            for number in range(walks):
+                self.progress(f"{scope.name}: walk {number + 1} of {walks}")
+                self._walk(searched, config, judging, number, steps)
+        except Unsupported as error:
+            searched.skipped = str(error) or "not supported"
+        except Died as died:
+            violation = self._dead(judging, f"{died.words} when it was started")
+            self._note(scope, config, (), violation, True)
+        searched.findings, searched.cannot = judging.findings(), judging.cannot
+        return searched
+
+    def _dead(self, judging: Judging, words: str) -> list[Violation]:
+        evidence = Evidence(f"the implementation {words}", bendable=False)
+        return judging.oracle.add(rules.TOTALITY, [evidence]) if any(law.id == rules.TOTALITY for law in self.laws) else []
+
+    def _walk(self, searched: Searched, config: Config, judging: Judging, number: int, steps: int) -> None:
+        """Walk once: actions of the walker, refused ones in between, and at the end the laws on the whole run."""
+        scope = searched.scope
+        self.runs.forget()
+        run = self.runs.begin(config)
+        limits = scope.limits(config)
+        walker = Walker.of(config, limits, f"{self.seed}/{scope.name}/{number}")
+        kept: list[Action] = []
+        searched.walks += 1
+        for tried in range(1, steps + 1):
+            legal = not (self._probes() and tried % DISABLED_EVERY == 0)
+            world, before = run.world, run.point
+            try:
+                action = walker.propose(world) if legal else walker.disabled(world)
+            except Exception as error:
+                searched.stopped[f"no action could be drawn for the followed world: {type(error).__name__}: {error}"] += 1
+                return
+            moment = run.act(action)
+            searched.actions += 1
+            found = judging.moment(moment, len(kept))
+            if legal:
+                walker.observe(moment)
+            else:
+                found += judging.guard(run.point, len(kept))
+            self._differences(scope, before, run.point, len(kept))
+            new = self._note(scope, config, (*kept, action), found, legal)
+            if new or isinstance(moment.refusal, Crash):
+                return
+            if run.point.seen is not None and run.point.seen.problems:
+                searched.stopped[run.point.seen.problems[0]] += 1
+                return
+            if moment.refusal is None or run.world is not world:
+                kept.append(action)
+        self._whole(scope, config, judging, kept)
+
+    def _whole(self, scope: Scope, config: Config, judging: Judging, kept: Sequence[Action]) -> None:
+        """Judge a whole run; a crash while it is carried on is shown by the actions that led to it."""
+        before = len(self.runs.crashes)
+        found = judging.run(config, kept)
+        for violation in found:
+            crash = self.runs.crashes[before] if violation.position >= 0 else None
+            self._note(scope, config, kept if crash is None else crash.actions(), [violation], True)
+
+    def _probes(self) -> bool:
+        """Tell whether actions are tried that must be refused: not if nobody asks, or it is known that they are not."""
+        return GUARD.id not in self.broken and any(law.id == GUARD.id for law in self.laws)
+
+    def _note(self, scope: Scope, config: Config, actions: Sequence[Action], found: Iterable[Violation], legal: bool) -> bool:
+        """Keep the first violation of each law; tell whether there was one."""
+        new = False
+        for violation in refuted(found):
+            if violation.law not in self.broken:
+                law = next(law for law in self.laws if law.id == violation.law)
+                self.broken[violation.law] = Broken(law, scope, config, tuple(actions), violation, legal)
+                new = True
+        return new
+
+    # --- differences --------------------------------------------------------------------------------------------------
+
+    def _differences(self, scope: Scope, before: Point, point: Point, position: int) -> None:
+        """Note what differs from the model at an action, and which settings explain it."""
+        if point.seen is None or point.moment is None or not point.seen.differences:
+            return
+        name = type(point.moment.action).__name__
+        for difference in point.seen.differences:
+            if settings.reordered(difference.what, difference.predicted, difference.observed):
+                found: tuple[Setting, ...] = (Setting("free", settings.EVICTION, settings.OWN),)
+            else:
+                found = self.explainer.explain(
+                    name, difference.what, before.config, lambda config: self._differing(before, point, config)
+                )
+            kind = (name, difference.what, found)
+            self.counted[kind] += 1
+            self.first.setdefault(kind, Differing(scope.name, position, name, difference, found))
+
+    def _differing(self, before: Point, point: Point, config: Config) -> frozenset[str] | None:
+        """Return what would differ at an action if the model ran under another configuration; None if it cannot."""
+        shadow = self.runs.shadow
+        if shadow is None or point.moment is None or point.shown is None:
+            return None
+        # A copy shares the names of blocks and prefixes, which only grow, and nothing else that changes.
+        other = copy(shadow)
+        other.config, other.world = config, evolve(before.world, config=config)
+        try:
+            return frozenset(difference.what for difference in other.observe(point.moment.action, point.shown).differences)
+        except Exception:
+            return None
+
+    # --- counterexamples ----------------------------------------------------------------------------------------------
+
+    def shrunk(self, broken: Broken) -> tuple[tuple[Action, ...], Violation]:
+        """Return a shorter action list that breaks the same law on a fresh start, and the violation it shows."""
+        self.progress(f"{broken.law.id}: shortening its counterexample")
+        self.runs.forget()
+        return shrink.shrink(
+            broken.config,
+            broken.actions,
+            broken.violation,
+            self.laws,
+            broken.scope.limits(broken.config),
+            broken.legal,
+            self.budget.shrink_runs,
+            max_actions=self.budget.shrink_actions,
+            start=self.runs.begin,
+            judging=lambda laws: Judging.of(laws, broken.config, self.runs),
+        )

@@ -1,0 +1,206 @@
+"""Known deviations of a release, declared: which law, under which condition, where it is written up, and a case that shows it.
+
+A declared violation does not fail. An entry that its own witness does not show any more, or whose date has passed, does.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from kvproof.core.profiles import PROFILES
+from kvproof.spec.exits import UserError
+from kvproof.spec.laws.base import Law
+from kvproof.spec.traces.format import Config
+from kvproof.spec.vllm import scopes, scripts
+from kvproof.spec.vllm.runs import Breach, Case
+from kvproof.spec.vllm.scope_parts import Scope
+
+FORMAT = "kvproof-conform-baseline"
+FOLDER = "data/baselines"
+
+Text = Annotated[str, Meta(min_length=1, max_length=2000)]
+
+
+class BaselineError(UserError):
+    """A baseline file cannot be used; the message names the file and the entry."""
+
+
+class _Strict(Struct, frozen=True, forbid_unknown_fields=True):
+    """Base of all types here."""
+
+
+class Condition(_Strict, frozen=True):
+    """When a violation is declared. What is given must all be true.
+
+    ``profile``: a field of the engine's profile and its value, ``name=value``, that bends the law (docs/laws.md); the model
+    under that profile must have predicted the run up to the violation. ``config``: fact of the configuration (`facts`) ->
+    allowed values. ``message``: a part of the evidence's sentence.
+    """
+
+    profile: str | None = None
+    config: dict[str, list[Any]] | None = None
+    message: str | None = None
+
+
+class Witness(_Strict, frozen=True):
+    """A case that shows the violation: a named scope or a configuration, with a script."""
+
+    script: list[Any]
+    scope: str = ""
+    config: Config | None = None
+
+    def case(self, name: str) -> Case:
+        """Return the case to run; ``name`` is what messages call it. Raises UserError."""
+        scope = scopes.by_name(self.scope) if self.config is None else Scope(self.scope or name, self.config)
+        return Case(scope, scripts.checked(self.script), name)
+
+
+class Entry(_Strict, frozen=True):
+    """One declared deviation. ``versions`` are the releases that have it, ``expires`` the day from which it fails."""
+
+    law: str
+    condition: Condition
+    source: Text
+    versions: Annotated[list[str], Meta(min_length=1)]
+    expires: datetime.date
+    witness: Witness
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return how messages call the entry."""
+        return f"{self.law} ({self.source})"
+
+    def excuses(self, config: Config, breach: Breach, laws: Mapping[str, Law]) -> bool:
+        """Tell whether the entry declares this violation under this configuration."""
+        condition = self.condition
+        if breach.law != self.law:
+            return False
+        if condition.message is not None and condition.message not in breach.message:
+            return False
+        if condition.profile is not None and not (breach.exact and breach.bent and bends(condition.profile, laws[self.law])):
+            return False
+        known = facts(config)
+        return all(known[name] in allowed for name, allowed in (condition.config or {}).items())
+
+
+class Baseline(_Strict, frozen=True):
+    """A baseline file."""
+
+    format: str
+    version: int
+    entries: list[Entry]
+
+
+def bends(setting: str, law: Law) -> bool:
+    """Tell whether a profile setting ``name=value`` is among those that bend a law."""
+    name, _, value = setting.partition("=")
+    return (name, value) in law.bent_by
+
+
+def facts(config: Config) -> dict[str, Any]:
+    """Return what a condition may ask of a configuration."""
+    kinds = {group.kind for group in config.groups}
+    scheduler, host, retention = config.scheduler, config.host, config.retention_interval
+    return {
+        "recurrent": "mamba" in kinds,
+        "window": "sliding_window" in kinds,
+        "chunked": "chunked_local" in kinds,
+        "drafter_group": any(group.is_eagle_group for group in config.groups),
+        "one_size": len(set(config.group_block_sizes)) == 1,
+        "ranks": config.dcp_world_size,
+        "fine_grained": config.fine_grained_hits,
+        "retention": "dense" if retention is None else "interval" if retention else "sparse",
+        "host": "none" if host is None else host.mode,
+        "events": host is not None and host.events,
+        "workers": 0 if host is None else host.workers,
+        "eagle": config.use_eagle,
+        "drafts": config.num_draft_tokens,
+        "policy": "" if scheduler is None else scheduler.policy,
+        "runner": "" if scheduler is None else scheduler.runner,
+        "batches": 1 if scheduler is None else scheduler.concurrent_batches,
+        "connectors": len(config.connectors or ()),
+    }
+
+
+def read(path: Path, laws: Iterable[Law]) -> list[Entry]:
+    """Read and check a baseline file. Raises BaselineError with the place."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise BaselineError(f"{path}: cannot be read: {error.strerror}; name a readable file") from error
+    return parsed(data, str(path), laws)
+
+
+def parsed(data: bytes, name: str, laws: Iterable[Law]) -> list[Entry]:
+    """Return the entries of a baseline file from memory; every law, setting and fact must be known. Raises BaselineError."""
+    try:
+        found = msgspec.json.decode(data, type=Baseline)
+    except msgspec.MsgspecError as error:
+        raise BaselineError(f"{name}: {error}; see docs/conform.md for the format") from error
+    if (found.format, found.version) != (FORMAT, 1):
+        raise BaselineError(f"{name}: is {found.format!r} version {found.version}, need {FORMAT!r} version 1")
+    known = {law.id: law for law in laws}
+    for at, entry in enumerate(found.entries):
+        for problem in _problems(entry, known):
+            raise BaselineError(f"{name}: entry {at} ({entry.law}): {problem}")
+    return list(found.entries)
+
+
+def _problems(entry: Entry, laws: Mapping[str, Law]) -> list[str]:
+    found = []
+    condition = entry.condition
+    if entry.law not in laws:
+        return [f"no law is called {entry.law}; `kvproof laws` lists them"]
+    if condition == Condition():
+        found.append("a condition is needed: a profile setting, facts of the configuration, or a part of the message")
+    if condition.profile is not None and not bends(condition.profile, laws[entry.law]):
+        found.append(f"{condition.profile} does not bend {entry.law}; docs/laws.md names what does")
+    name = (condition.profile or "").partition("=")[0]
+    if condition.profile is not None and not any(hasattr(profile, name) for profile in PROFILES):
+        found.append(f"a profile has no field {name}")
+    example = scopes.ALL[0].config
+    unknown = sorted(set(condition.config or {}) - set(facts(example)))
+    if unknown:
+        found.append(f"nothing is called {', '.join(unknown)}; known are {', '.join(facts(example))}")
+    if (entry.witness.config is None) == (not entry.witness.scope):
+        found.append("a witness has a scope or a configuration")
+    try:
+        entry.witness.case(entry.name)
+    except UserError as error:
+        found.append(str(error))
+    return found
+
+
+def shipped(laws: Iterable[Law]) -> list[Entry]:
+    """Return the entries of all baseline files of this package."""
+    folder = resources.files("kvproof.spec").joinpath(*FOLDER.split("/"))
+    every = list(laws)
+    found: list[Entry] = []
+    if folder.is_dir():
+        for file in sorted(folder.iterdir(), key=lambda one: one.name):
+            if file.name.endswith(".json"):
+                found += parsed(file.read_bytes(), file.name, every)
+    return found
+
+
+def of_release(entries: Iterable[Entry], version: str) -> list[Entry]:
+    """Return the entries that name a release."""
+    return [entry for entry in entries if version in entry.versions]
+
+
+def expired(entries: Iterable[Entry], today: datetime.date) -> list[Entry]:
+    """Return the entries whose day has come."""
+    return [entry for entry in entries if entry.expires <= today]
+
+
+def excused(entries: Collection[Entry], case: Case, breach: Breach, laws: Mapping[str, Law]) -> Entry | None:
+    """Return the entry that declares a violation of a case."""
+    return next((entry for entry in entries if entry.excuses(case.scope.config, breach, laws)), None)

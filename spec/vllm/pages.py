@@ -1,0 +1,190 @@
+"""What a refuted law of a release looks like: a Markdown page, the case as JSON, the recording, and lines for a terminal."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kvproof.spec import laws as all_laws
+from kvproof.spec import output
+from kvproof.spec.laws.base import Law
+from kvproof.spec.vllm import runs, shrink
+from kvproof.spec.vllm.verdicts import Finding, Row, Table
+
+SHOWN_TOKENS = 24
+SHOWN_OPERATIONS = 80
+SCRIPT_ENDING = ".script.json"
+
+
+def operations(finding: Finding) -> list[tuple[str, str, str]]:
+    """Return the recording's lines as rows: number, what was asked, what came of it; without one, the script's operations."""
+    lines = finding.outcome.lines if finding.outcome is not None else b""
+    if finding.case is None:
+        return [(str(at), what, "") for at, what in enumerate(finding.about)]
+    if not lines:
+        return [(str(at), _operation(op), "") for at, op in enumerate(finding.case.script)]
+    rows = [msgspec.json.decode(line) for line in lines.splitlines()[1:]]
+    return [(str(row["i"]), _asked(row), _answered(row)) for row in rows]
+
+
+def described(finding: Finding) -> str:
+    """Return in a line where a finding was seen."""
+    return f"asked of its {finding.subject}" if finding.case is None else shrink.described(finding.case.scope)
+
+
+def _operation(op: tuple[Any, ...]) -> str:
+    return f"{op[0]} {' '.join(_short(part) for part in op[1:])}".strip()
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list) and len(value) > SHOWN_TOKENS:
+        return f"{len(value)} tokens: {', '.join(map(str, value[:SHOWN_TOKENS]))}, ..."
+    return json.dumps(value)
+
+
+def _asked(row: Mapping[str, Any]) -> str:
+    args = row["args"]
+    if row["op"] == "submit":
+        return (
+            f"submit {args['request']}: {_short(args['tokens'])} ({len(args['tokens'])} tokens), "
+            f"at most {args['max_tokens']} more, priority {args['priority']}"
+        )
+    return " ".join([row["op"], *(f"{name}={_short(value)}" for name, value in args.items())])
+
+
+def _answered(row: Mapping[str, Any]) -> str:
+    """Return what came of a line, the state left out: what was scheduled, copied, stored and loaded, and the lookups."""
+    if "raised" in row:
+        return f"raised {row['raised']}"
+    result = row["result"]
+    parts = [
+        f"{name} {json.dumps(value)}"
+        for name, value in result.items()
+        if name != "calls" and value not in (None, [], {}, False)
+    ]
+    for call in result.get("calls", []):
+        if call["op"] in ("lookup", "lookup_external", "allocate"):
+            shown = {name: value for name, value in call["result"].items() if value is not None}
+            start = f" from {call['args']['from']}" if "from" in call["args"] else ""
+            parts.append(f"{call['op']} {call['args']['request']}{start}: {json.dumps(shown)}")
+    return "; ".join(parts)
+
+
+def page(finding: Finding, table: Table, again: str) -> str:
+    """Return the Markdown page of a refuted law; its last line, ``again``, reproduces it."""
+    law = law_of(finding)
+    out = [f"# {finding.law} does not hold on vLLM {table.version}", "", f"> {law.sentence}", ""]
+    where = f", at operation {finding.breach.operation}" if finding.breach.operation >= 0 else ""
+    out += [f"{_text(finding.breach.message)}{where}.", ""]
+    out += [f"- {name}: `{_code(value)}`" for name, value in finding.breach.values]
+    out += ["", "## Geometry", "", f"{described(finding)}.", "", *_geometry(finding), "", "## Operations", ""]
+    rows = operations(finding)
+    if len(rows) > SHOWN_OPERATIONS:
+        out += [f"The first {len(rows) - SHOWN_OPERATIONS} operations are in the recording.", ""]
+    out += ["| | operation | answer |", "|---|---|---|"]
+    out += [f"| {number} | {_text(asked)} | {_text(said)[:600]} |" for number, asked, said in rows[-SHOWN_OPERATIONS:]]
+    out += ["", "## Expected and actual", "", f"Expected: {law.sentence}", "", f"Actual: {_text(finding.breach.message)}.", ""]
+    out += [f"Law {finding.law}, source {law.source} (docs/laws.md)."]
+    row = table.row(finding.law)
+    if row is not None:
+        out.append(f"Judged {row.judged:,} times in {table.steps:,} scheduler steps, violated {row.broken:,} times.")
+    if finding.outcome is not None and finding.outcome.traceback:
+        out += ["", "```text", *finding.outcome.traceback.rstrip().splitlines(), "```"]
+    out += ["", f"Found by `{finding.origin}` and made smaller. To see it again:", "", f"    {again}"]
+    return "\n".join(out) + "\n"
+
+
+def law_of(finding: Finding) -> Law:
+    """Return the law that a finding is about."""
+    return next(law for law in all_laws.ALL if law.id == finding.law)
+
+
+def _geometry(finding: Finding) -> list[str]:
+    if finding.case is None:
+        return [f"- {line}" for line in finding.about]
+    config = finding.case.scope.config
+    out = ["| group | kind | block | window | E |", "|---|---|---|---|---|"]
+    for at, (group, size) in enumerate(zip(config.groups, config.group_block_sizes, strict=True)):
+        out.append(f"| {at} | {group.kind} | {group.block_size} | {group.window or ''} | {size} |")
+    return [*out, "", "```json", json.dumps(finding.case.scope.header(), sort_keys=True), "```"]
+
+
+def write(table: Table, folder: Path, asked: str) -> list[Path]:
+    """Write the page, the case and the recording of every refuted law; return the pages. Raises OutputError."""
+    home = output.make_folder(folder / f"vllm-{table.version}")
+    pages = []
+    for finding in table.findings:
+        file = None
+        if finding.case is not None:
+            file = home / f"{finding.law}{SCRIPT_ENDING}"
+            case = finding.case.as_json() | {"law": finding.law, "release": table.version}
+            output.write_atomically(file, json.dumps(case) + "\n")
+        if finding.outcome is not None and finding.outcome.lines:
+            output.write_bytes_atomically(home / f"{finding.law}.ndjson.gz", runs.packed(finding.outcome.lines))
+        pages.append(home / f"{finding.law}.md")
+        output.write_atomically(pages[-1], page(finding, table, reproduce(asked, finding, file)))
+    return pages
+
+
+def reproduce(asked: str, finding: Finding, file: Path | None = None) -> str:
+    """Return the command that shows a finding again; ``asked`` is how the release was named on the command line."""
+    origin = finding.origin if file is None or finding.case is None else f"--script {shlex.quote(str(file))}"
+    return f"kvproof conform vllm {asked} {origin} --law {finding.law}"
+
+
+def as_dict(table: Table) -> dict[str, Any]:
+    """Return a table as JSON knows it."""
+    return {
+        "release": table.version,
+        "trusted": table.trusted,
+        "unusable": table.unusable,
+        "runs": table.runs,
+        "steps": table.steps,
+        "operations": table.operations,
+        "laws": [_row_dict(row) for row in table.rows],
+        "findings": [_finding_dict(finding) for finding in table.findings],
+        "differing_runs": dict(sorted(table.differing.items())),
+        "unsupported": dict(sorted(table.unsupported.items())),
+        "failures": [{"case": case, "what": what} for case, what in table.failures],
+        "problems": [{"case": case, "what": what} for case, what in table.problems],
+        "stale": list(table.stale),
+        "expired": list(table.expired),
+    }
+
+
+def _row_dict(row: Row) -> dict[str, Any]:
+    return {
+        "law": row.law,
+        "verdict": row.verdict,
+        "judged": row.judged,
+        "broken": row.broken,
+        "declared": row.declared,
+        "why": row.why,
+    }
+
+
+def _finding_dict(finding: Finding) -> dict[str, Any]:
+    return {
+        "law": finding.law,
+        "subject": finding.subject,
+        "found_by": finding.origin,
+        "operation": finding.breach.operation,
+        "message": finding.breach.message,
+        "values": dict(finding.breach.values),
+        "case": None if finding.case is None else finding.case.as_json(),
+        "about": list(finding.about),
+    }
+
+
+def _text(value: str) -> str:
+    return value.replace("|", "\\|").replace("\n", " ")
+
+
+def _code(value: str) -> str:
+    text = value.replace("`", "'").replace("\n", " ")
+    return text if len(text) <= 600 else text[:597] + "..."
