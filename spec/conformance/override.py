@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import define, evolve
@@ -275,6 +275,14 @@ def key_rows(pool: Pool) -> tuple[KeyRow, ...]:
     )
 
 
+def by_block(rows: Iterable[KeyRow]) -> dict[int, frozenset[tuple[int, int, bool]]]:
+    """Return the keys of every block that has some."""
+    found: dict[int, set[tuple[int, int, bool]]] = {}
+    for node, group, block, primary in rows:
+        found.setdefault(block, set()).add((node, group, primary))
+    return {block: frozenset(keys) for block, keys in found.items()}
+
+
 def with_keys(pool: Pool, table: Prefixes, rows: Sequence[KeyRow], previous: Pool) -> Pool:
     """Return a pool with exactly these keys.
 
@@ -304,13 +312,10 @@ def with_keys(pool: Pool, table: Prefixes, rows: Sequence[KeyRow], previous: Poo
 
 def _places(pool: Pool, rows: Sequence[KeyRow], previous: Pool) -> tuple[list[int], int]:
     """Return the place of every key in the order of insertion, and the next free one."""
-    known = {(node, group, block): seq for node, group, seq, block in pool.entries}
-    unchanged = {
-        block
-        for node, group, block, primary in rows
-        if primary and 0 <= block < len(previous.ref) and (previous.key_node[block], previous.key_group[block]) == (node, group)
-    }
-    known |= {(node, group, block): seq for node, group, seq, block in previous.entries if block in unchanged}
+    known = {(node, group, block): seq for entries in (previous.entries, pool.entries) for node, group, seq, block in entries}
+    same = by_block(key_rows(previous)).items() & by_block(rows).items()
+    kept = {block for block, _ in same}
+    known |= {(node, group, block): seq for node, group, seq, block in previous.entries if block in kept}
     fresh = max((pool.next_seq, previous.next_seq))
     seqs = []
     for node, group, block, _ in rows:

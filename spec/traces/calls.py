@@ -21,7 +21,7 @@ def _lookup(scheduler: Scheduler, call: Call, operation: Operation) -> None:
     request, hit = driver.id_of(call.args.request, operation), scheduler.driver.world.hit
     # A divergent hit to which no connector adds tokens is looked up anew, jointly (T14.4).
     common = hit is not None and hit.request == request and hit.diverged
-    shown = {
+    shown: dict[str, object] = {
         "local": result.local,
         "lists": tuple(tuple(blocks) for blocks in result.blocks),
         "junction": result.junction,
@@ -129,7 +129,7 @@ def _allocate(scheduler: Scheduler, call: Call, operation: Operation) -> None:
 
 
 def _load_pairs(state: RecordedState, name: str) -> tuple[tuple[int, int, int, int], ...] | None:
-    """Return (group, column, device, host) of a load that a state shows; None if a destination is in no table of the request."""
+    """Return (group, column, device, host) of a load that a state shows; None if a destination is in no table of it."""
     load = None if state.transfers is None else state.transfers["loads"].get(name)
     if load is None:
         return None
