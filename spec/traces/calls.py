@@ -129,7 +129,7 @@ def _allocate(scheduler: Scheduler, call: Call, operation: Operation) -> None:
 
 
 def _load_pairs(state: RecordedState, name: str) -> tuple[tuple[int, int, int, int], ...] | None:
-    """Return (group, column, device, host) of a load that a state shows; None if a destination is in no table of the request."""
+    """Return (group, column, device, host) of a load that a state shows; None if a destination is in no table of it."""
     load = None if state.transfers is None else state.transfers["loads"].get(name)
     if load is None:
         return None
