@@ -8,6 +8,7 @@ import pytest
 from kvproof.spec.cli import main
 from kvproof.spec.commands import conform
 from kvproof.spec.conformance import api, reports
+from kvproof.spec.conformance.reports import Verdict
 from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.vllm import matrix, releases
 from kvproof.spec.vllm.releases import Release
@@ -153,7 +154,7 @@ def judged_as(monkeypatch, verdicts):
 
 
 def test_an_adapter_is_judged_and_the_worst_verdict_decides(monkeypatch, capsys):
-    holds, refuted, unknown = reports.Verdict.HOLDS, reports.Verdict.REFUTED, reports.Verdict.UNDETERMINED
+    holds, refuted, unknown = Verdict.HOLDS, Verdict.REFUTED, Verdict.UNDETERMINED
     target = "tests.spec.vllm.test_conform_command:Adapter"
     monkeypatch.setattr(conform, "_loaded", lambda name: Adapter() if name == target else None)
     called = judged_as(monkeypatch, {"PC-1": holds, "PC-2": refuted})
