@@ -25,7 +25,7 @@ from kvproof.spec.vllm import baseline, matrix, pages, releases, runs, scopes
 from kvproof.spec.vllm.baseline import Entry
 from kvproof.spec.vllm.matrix import Compared, Options
 from kvproof.spec.vllm.releases import Release
-from kvproof.spec.vllm.verdicts import Table
+from kvproof.spec.vllm.verdicts import Finding, Row, Table
 
 STYLES = {"holds": "green", "refuted": "bold red", "declared": "cyan", "bent": "magenta", "undetermined": "yellow"}
 SHOWN_UNDETERMINED = 12
@@ -255,7 +255,7 @@ def _print(tables: Sequence[Table], compared: Compared | None, verdict: ExitCode
     console.print(f"verdict: {verdict.name.lower()}", highlight=False)
 
 
-def _finding_lines(finding: matrix.Finding) -> list[str]:
+def _finding_lines(finding: Finding) -> list[str]:
     lines = [
         pages.law_of(finding).sentence,
         finding.breach.message,
@@ -295,7 +295,7 @@ def _print_grid(console: Console, tables: Sequence[Table], options: Options) -> 
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def _cell(row: matrix.verdicts.Row) -> Text:
+def _cell(row: Row) -> Text:
     seen = row.declared + row.bent
     count = f" {row.broken:,} of {row.judged:,}" if row.broken else f" {seen:,} of {row.judged:,}" if seen else ""
     count = count or (f" {row.judged:,}" if row.judged else "")

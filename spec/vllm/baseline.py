@@ -5,6 +5,7 @@ A declared violation does not fail. An entry that its own witness does not show 
 
 from __future__ import annotations
 
+import ast
 import datetime
 from collections.abc import Collection, Iterable, Mapping
 from importlib import resources
@@ -41,12 +42,13 @@ class Condition(_Strict, frozen=True):
 
     ``profile``: a field of the engine's profile and its value, ``name=value``, that bends the law (docs/laws.md); the model
     under that profile must break the law in the same run, too. ``config``: fact of the configuration (`facts`) -> allowed
-    values. ``message``: a part of the evidence's sentence.
+    values. ``message``: a part of the evidence's sentence. ``prompt_ends``: the evidence's prompt ends on a hash boundary.
     """
 
     profile: str | None = None
     config: dict[str, list[Any]] | None = None
     message: str | None = None
+    prompt_ends: bool | None = None
 
 
 class Witness(_Strict, frozen=True):
@@ -87,6 +89,8 @@ class Entry(_Strict, frozen=True):
             return False
         if condition.profile is not None and not (breach.bent and bends(condition.profile, laws[self.law])):
             return False
+        if condition.prompt_ends is not None and condition.prompt_ends != ends_on_boundary(config, breach):
+            return False
         known = facts(config)
         return all(known[name] in allowed for name, allowed in (condition.config or {}).items())
 
@@ -103,6 +107,16 @@ def bends(setting: str, law: Law) -> bool:
     """Tell whether a profile setting ``name=value`` is among those that bend a law."""
     name, _, value = setting.partition("=")
     return (name, value) in law.bent_by
+
+
+def ends_on_boundary(config: Config, breach: Breach) -> bool | None:
+    """Tell whether the prompt of a violation is whole hash blocks; None if its evidence has no prompt."""
+    text = dict(breach.values).get("prompt")
+    try:
+        prompt = None if text is None else ast.literal_eval(text)
+    except (SyntaxError, ValueError):  # cut off, or no list of tokens
+        return None
+    return len(prompt) % config.hash_block_size == 0 if isinstance(prompt, list | tuple) else None
 
 
 def facts(config: Config) -> dict[str, Any]:
@@ -160,7 +174,9 @@ def _problems(entry: Entry, laws: Mapping[str, Law]) -> list[str]:
     if entry.law not in laws:
         return [f"no law is called {entry.law}; `kvproof laws` lists them"]
     if condition == Condition():
-        found.append("a condition is needed: a profile setting, facts of the configuration, or a part of the message")
+        found.append(
+            "a condition is needed: a profile setting, facts of the configuration, the prompt's end, or a part of the message"
+        )
     if condition.profile is not None and not bends(condition.profile, laws[entry.law]):
         found.append(f"{condition.profile} does not bend {entry.law}; docs/laws.md names what does")
     name = (condition.profile or "").partition("=")[0]

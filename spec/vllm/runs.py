@@ -14,12 +14,14 @@ from attrs import evolve, frozen
 
 from kvproof.core.config import VLLM_0_33_0
 from kvproof.core.profiles import Profile
+from kvproof.spec.exits import UserError
 from kvproof.spec.laws.base import Law
 from kvproof.spec.traces import read
 from kvproof.spec.traces.errors import ReplayError, TraceError
+from kvproof.spec.traces.format import Config
 from kvproof.spec.traces.read import Recording
 from kvproof.spec.vllm import follow as following
-from kvproof.spec.vllm import scope_parts, scripts
+from kvproof.spec.vllm import scripts
 from kvproof.spec.vllm.process import ReleaseFailure, ReleaseHung, ReleaseRaised, ReleaseUnusable
 from kvproof.spec.vllm.scope_parts import Scope
 from kvproof.spec.vllm.scripts import Script
@@ -110,9 +112,9 @@ def from_json(data: bytes, name: str) -> Case:
     try:
         found = msgspec.json.decode(data, type=_CaseFile)
     except msgspec.MsgspecError as error:
-        raise scripts.UserError(f"{name}: {error}; a file of `kvproof conform vllm --report DIR` is needed") from error
+        raise UserError(f"{name}: {error}; a file of `kvproof conform vllm --report DIR` is needed") from error
     if (found.format, found.version) != ("kvproof-conform-case", 1):
-        raise scripts.UserError(f"{name}: is {found.format!r} version {found.version}, need 'kvproof-conform-case' version 1")
+        raise UserError(f"{name}: is {found.format!r} version {found.version}, need 'kvproof-conform-case' version 1")
     return Case(Scope(found.scope, found.config), scripts.checked(found.script), f"--script {name}")
 
 
@@ -120,7 +122,7 @@ class _CaseFile(msgspec.Struct, frozen=True):
     format: str
     version: int
     scope: str
-    config: scope_parts.Config
+    config: Config
     script: list[Any]
 
 

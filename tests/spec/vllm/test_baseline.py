@@ -60,6 +60,15 @@ def test_a_part_of_the_message_narrows_an_entry():
     assert not one.excuses(RECURRENT, evolve(BENT, message="a block is lost"), LAWS)
 
 
+def test_where_a_prompt_ends_narrows_an_entry():
+    (one,) = parsed(entry(condition={"prompt_ends": True}))
+    whole = evolve(BENT, values=(("prompt", "(1, 2, 3, 4)"),))
+    assert one.excuses(RECURRENT, whole, LAWS)
+    assert not one.excuses(RECURRENT, evolve(BENT, values=(("prompt", "(1, 2, 3)"),)), LAWS)
+    assert not one.excuses(RECURRENT, evolve(BENT, values=(("prompt", "(1, 2, ..."),)), LAWS)
+    assert not one.excuses(RECURRENT, BENT, LAWS)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from kvproof.spec.cli import main
+from kvproof.spec.commands import conform
+from kvproof.spec.conformance import api, reports
+from kvproof.spec.conformance.reports import Verdict
 from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.vllm import matrix, releases
 from kvproof.spec.vllm.releases import Release
@@ -128,3 +131,46 @@ def test_an_adapter_that_is_not_there_is_an_error(capsys):
     assert main(["conform", "adapter", "kvproof.spec.exits:Nothing"]) == ExitCode.ERROR
     assert main(["conform", "adapter", "kvproof"]) == ExitCode.ERROR
     assert "MODULE" not in capsys.readouterr().out
+
+
+class Adapter:
+    """Something that has a method `perform`, which is never called here."""
+
+    def perform(self, action):
+        raise AssertionError(action)
+
+
+def judged_as(monkeypatch, verdicts):
+    """Let the call that judges an adapter return these verdicts; return the arguments it is called with."""
+    called = []
+
+    def check_all_laws(adapter, **options):
+        called.append((adapter, options))
+        found = [reports.LawVerdict(law, "a sentence", verdict, "a reason") for law, verdict in verdicts.items()]
+        return reports.Report("pretended", 0, (), tuple(found))
+
+    monkeypatch.setattr(api, "check_all_laws", check_all_laws)
+    return called
+
+
+def test_an_adapter_is_judged_and_the_worst_verdict_decides(monkeypatch, capsys):
+    holds, refuted, unknown = Verdict.HOLDS, Verdict.REFUTED, Verdict.UNDETERMINED
+    target = "tests.spec.vllm.test_conform_command:Adapter"
+    monkeypatch.setattr(conform, "_loaded", lambda name: Adapter() if name == target else None)
+    called = judged_as(monkeypatch, {"PC-1": holds, "PC-2": refuted})
+    assert main(["conform", "adapter", target, "--seed", "3", "--law", "PC", "--policy", "a=b"]) == ExitCode.REFUTED
+    ((adapter, options),) = called
+    assert isinstance(adapter, Adapter)
+    assert (options["seed"], options["laws"], options["policies"]) == (3, ("PC",), ("a=b",))
+    judged_as(monkeypatch, {"PC-1": holds, "PC-2": unknown})
+    assert main(["conform", "adapter", target]) == ExitCode.HOLDS
+    assert main(["conform", "adapter", target, "--law", "PC"]) == ExitCode.UNDETERMINED
+    judged_as(monkeypatch, {"PC-2": unknown})
+    assert main(["conform", "adapter", target]) == ExitCode.UNDETERMINED
+    assert "PC-2" in capsys.readouterr().out
+
+
+def test_an_attribute_is_an_adapter_or_makes_one():
+    assert conform._loaded("kvproof.spec.exits:ExitCode.HOLDS") == ExitCode.HOLDS
+    with pytest.raises(UserError, match=r"no module kvproof\.nowhere"):
+        conform._loaded("kvproof.nowhere:Thing")

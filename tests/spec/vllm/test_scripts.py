@@ -30,7 +30,7 @@ def test_a_script_is_read_back_from_json():
 
 
 def test_the_exact_forms_are_read_as_well():
-    script = (("submit", [1, 2], 3, 0, "a"), ("step",), ("update", {"a": [5]}, {"a": []}), ("abort", "a"))
+    script: scripts.Script = (("submit", [1, 2], 3, 0, "a"), ("step",), ("update", {"a": [5]}, {"a": []}), ("abort", "a"))
     assert scripts.checked(json.loads(json.dumps(scripts.as_json(script)))) == script
 
 
