@@ -221,6 +221,7 @@ class Adapter(Protocol):
 
     def perform(self, action: Action) -> Observation:
         """Perform one action. One that the implementation refuses gives ``Observation(refusal=...)``; it does not raise."""
+        ...
 
 
 @runtime_checkable
@@ -229,6 +230,7 @@ class HasGeometry(Protocol):
 
     def geometry(self, config: Config) -> Geometry:
         """Return the sizes that the implementation derives. Raises Unsupported."""
+        ...
 
 
 def prefix_id(tokens: Sequence[int], context: int = 0) -> str:
