@@ -24,6 +24,7 @@ def test_there_are_blocks_of_both_kinds() -> None:
     assert len(BLOCKS) - len(FILES) >= 4
 
 
+@pytest.mark.slow
 def test_the_python_of_the_page_runs_in_order_and_prints_what_the_page_quotes() -> None:
     names: dict[str, object] = {}
     out = io.StringIO()

@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from attrs import field, frozen
@@ -150,7 +150,7 @@ def judge_one(asked: Asked, law: str, request: pytest.FixtureRequest) -> None:
         _undetermined(asked, law, verdict.why, config)
 
 
-def _undetermined(asked: Asked, law: str, why: str, config: pytest.Config) -> None:
+def _undetermined(asked: Asked, law: str, why: str, config: pytest.Config) -> NoReturn:
     named = _setting(config, "must", (), ())
     must = (*asked.must, *(law_ids(named) if named else ()))
     if _setting(config, "strict", None, False) or law in must:

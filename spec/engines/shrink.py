@@ -102,6 +102,8 @@ class Shrinker:
             probe = at == len(actions) - 1 and not self.legal
             world = player.world
             action = candidate if probe else _fitted(world, candidate)
+            if not probe and self._is_illegal(world, action):
+                continue
             moment = player.act(action)
             self.performed += 1
             found = judge.moment(moment, len(kept))
@@ -118,6 +120,17 @@ class Shrinker:
                 kept.append(action)
         whole = self._matching(judge.run(self.config, kept, self.start))
         return None if whole is None else (tuple(kept), whole)
+
+    def _is_illegal(self, world: World, action: Action) -> bool:
+        """Tell whether an implementation must not be asked for an action at all: the model refuses it in the followed world.
+
+        The model itself is asked, since its refusal is judged; an implementation might perform it, and what comes of that is no
+        counterexample.
+        """
+        if self.start is players.model:
+            return False
+        refusal = judges.attempt(world, action).refusal
+        return refusal is not None and not judges.is_internal(refusal)
 
     def _matching(self, found: Sequence[Violation]) -> Violation | None:
         return next((violation for violation in found if violation.law == self.law), None)

@@ -16,6 +16,7 @@ from tests.spec.conformance import faulty
 from tests.spec.conformance.faulty import MISTAKES, Mistake
 
 
+@pytest.mark.slow
 def test_the_example_is_not_refuted_and_whatever_is_undetermined_says_why() -> None:
     report = api.check_all_laws(PagedCacheAdapter(), isolation=False)
     assert report.problems == ()
