@@ -14,7 +14,7 @@ from kvproof.spec.conformance.adapter import AdapterError, Shows, Unsupported
 from kvproof.spec.conformance.hidden import NotShown
 from kvproof.spec.conformance.isolation import Died
 from kvproof.spec.conformance.oracle import LawFinding, Oracle
-from kvproof.spec.conformance.play import Crash, Point, Run, Runs, Unrepeatable
+from kvproof.spec.conformance.play import Crash, Point, Run, Runs, Unrepeatable, crash_of
 from kvproof.spec.engines import drain, players, rules
 from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
@@ -65,10 +65,11 @@ class Judging:
 
     def moment(self, moment: Moment, position: int) -> list[Violation]:
         """Judge one action. A crash breaks LV-9 if the action is a legal one; of another one see ``guard``."""
-        if isinstance(moment.refusal, Crash):
+        crash = crash_of(moment)
+        if crash is not None:
             if judge.attempt(moment.before, moment.action).refusal is not None:
                 return []
-            return self._note(rules.TOTALITY, [crashed(moment.refusal)], position)
+            return self._note(rules.TOTALITY, [crashed(crash)], position)
         self.oracle.position = position
         return self.oracle.judge(moment)
 
@@ -89,9 +90,10 @@ class Judging:
         name = type(moment.action).__name__
         self.oracle.finding(rules.GUARD).unjudged = ""
         found: list[Evidence] = []
-        if isinstance(moment.refusal, Crash):
-            found.append(Evidence.of(f"{name} must be refused here: {moment.refusal.message}"))
-        elif moment.refusal is None and point.seen is not None and point.seen.problems:
+        crash = crash_of(moment)
+        if crash is not None:
+            found.append(Evidence.of(f"{name} must be refused here: {crash.message}"))
+        elif point.seen is not None and point.seen.followed.refusal is None and point.seen.problems:
             found.append(Evidence.of(f"{name} must be refused here and is accepted", why=point.seen.problems[0]))
         elif point.world is not before.world and before.config.profile.append_guard == "all_groups":
             found.append(Evidence.of(f"{name} is refused and changes what is shown"))
@@ -140,7 +142,7 @@ class Judging:
         if len(self.runs.crashes) > before:
             crash = self.runs.crashes[before]
             self._unable(laws, f"the implementation {crash.dead} when the run was carried on")
-            refusal = crash.moment.refusal if crash.moment is not None else None
+            refusal = crash_of(crash.moment) if crash.moment is not None else None
             assert refusal is not None, "a crash is a refusal"
             return self._note(rules.TOTALITY, [crashed(refusal)], len(crash.actions()) - 1)
         found: list[Violation] = []

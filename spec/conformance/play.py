@@ -30,6 +30,12 @@ class Crash(ContractBroken):
     code = "crash"
 
 
+def crash_of(moment: Moment) -> Crash | None:
+    """Return the crash that a moment ended with; its refusal may be hidden, and is then none."""
+    refusal = moment.refusal
+    return refusal if type(refusal) is Crash else None
+
+
 class Unrepeatable(Exception):
     """An implementation does not do the same again when it is started anew and given the same actions."""
 
@@ -88,6 +94,13 @@ class Run:
         """The world as far as it is shown."""
         moment = self.point.moment
         return self.point.world if moment is None else moment.after
+
+    @property
+    def followed(self) -> Moment:
+        """The last moment with nothing hidden, for who chooses what to do next."""
+        point = self.point
+        assert point.moment is not None, "the beginning is no action"
+        return point.moment if point.seen is None else point.seen.followed
 
     def act(self, action: Action) -> Moment:
         """Perform one action. A crash is a refusal of its own kind, and so is everything behind it."""
@@ -155,9 +168,10 @@ class Runs:
             dead = Point(point.config, point.world, point, moment, dead=words)
             self.crashes.append(dead)
             return dead
-        if point.before is None and seen.moment.refusal is not None and not seen.differences and point.world != shadow.world:
+        refused = seen.followed.refusal is not None
+        if point.before is None and refused and not seen.differences and point.world != shadow.world:
             point.world = shadow.world  # in which order blocks are free in the beginning is seen with the first action
-        if seen.moment.refusal is not None and shadow.world == point.world:
+        if refused and shadow.world == point.world:
             return Point.refused(point, seen.moment, shown, seen)
         self._live = Point(point.config, shadow.world, point, seen.moment, shown, seen)
         return self._live

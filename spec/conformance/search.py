@@ -18,10 +18,11 @@ from kvproof.core.errors import ConfigError
 from kvproof.spec.conformance import settings
 from kvproof.spec.conformance.adapter import Unsupported
 from kvproof.spec.conformance.differences import Difference
+from kvproof.spec.conformance.hidden import NotShown
 from kvproof.spec.conformance.isolation import Died, Direct, Isolated
 from kvproof.spec.conformance.judging import GUARD, Judging, crashed
 from kvproof.spec.conformance.oracle import LawFinding
-from kvproof.spec.conformance.play import Crash, Point, Runs
+from kvproof.spec.conformance.play import Crash, Point, Runs, crash_of
 from kvproof.spec.conformance.settings import Explainer, Setting
 from kvproof.spec.conformance.shadow import Shadow
 from kvproof.spec.engines import rules, shrink
@@ -173,20 +174,21 @@ class Search:
             searched.actions += 1
             found = judging.moment(moment, len(kept))
             if legal:
-                walker.observe(moment if run.point.seen is None else run.point.seen.followed)
+                walker.observe(run.followed)
             else:
                 found += judging.guard(run.point, len(kept))
             self._differences(scope, before, run.point, len(kept))
             new = self._note(scope, config, (*kept, action), found, legal)
-            if isinstance(moment.refusal, Crash):
-                self.hangs += moment.refusal.values.get("ended") == HUNG
+            crash = crash_of(moment)
+            if crash is not None:
+                self.hangs += crash.values.get("ended") == HUNG
                 return
             if new:
                 return
             if run.point.seen is not None and run.point.seen.problems:
                 searched.stopped[run.point.seen.problems[0]] += 1
                 return
-            if moment.refusal is None or run.world is not world:
+            if run.followed.refusal is None or run.world is not world:
                 kept.append(action)
         self._whole(scope, config, judging, kept)
 
@@ -261,5 +263,5 @@ class Search:
             max_actions=self.budget.shrink_actions,
             start=self.runs.begin,
             judging=lambda laws: Judging.of(laws, broken.config, self.runs),
-            ignored=(Exception,),
+            ignored=(Exception, NotShown),
         )

@@ -76,7 +76,7 @@ class Shrinker:
     max_actions: int | None = None
     start: players.Start = players.model
     judging: Judging = OfModel
-    ignored: tuple[type[Exception], ...] = ()
+    ignored: tuple[type[BaseException], ...] = ()
     runs: int = 0
     performed: int = 0
 
@@ -152,7 +152,7 @@ def shrink(
     max_actions: int | None = None,
     start: players.Start = players.model,
     judging: Judging = OfModel,
-    ignored: tuple[type[Exception], ...] = (),
+    ignored: tuple[type[BaseException], ...] = (),
 ) -> tuple[tuple[Action, ...], Violation]:
     """Return a minimal action list that breaks the same law, and the violation it shows.
 
