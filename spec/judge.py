@@ -104,7 +104,7 @@ def describe_crash(error: Exception) -> str:
 
 def is_internal(refusal: Refusal) -> bool:
     """Tell whether a refusal means that the model itself is wrong: an internal contract or an unforeseen empty pool."""
-    return isinstance(refusal, ContractBroken | PoolExhausted)
+    return issubclass(type(refusal), ContractBroken | PoolExhausted)  # asks nothing of a refusal that is hidden
 
 
 def refuted(violations: Iterable[Violation]) -> list[Violation]:

@@ -8,10 +8,14 @@ import pytest
 
 from examples.adapter import PagedCacheAdapter
 from examples.paged_cache import PagedCache
+from kvproof.spec import judge
 from kvproof.spec.conformance import api
 from kvproof.spec.conformance.adapter import Shows
 from kvproof.spec.conformance.oracle import Verdict
 from kvproof.spec.conformance.search import Budget
+from kvproof.spec.conformance.shadow import Shadow
+from kvproof.spec.counterexample import Counterexample
+from kvproof.spec.engines import scopes
 from tests.spec.conformance import faulty
 from tests.spec.conformance.faulty import MISTAKES, Mistake
 
@@ -43,6 +47,22 @@ def test_each_mistake_is_refuted_by_the_law_that_is_meant(mistake: Mistake, monk
     assert verdict.verdict is Verdict.REFUTED, verdict.why
     assert verdict.counterexample is not None
     assert verdict.counterexample.law == mistake.law
+    if mistake.law != "LV-9":
+        assert illegal(mistake, verdict.counterexample) == []
+
+
+def illegal(mistake: Mistake, example: Counterexample) -> list[str]:
+    """The actions of a counterexample that the model refuses: nobody has to bear what comes of those."""
+    adapter, config = PagedCacheAdapter(mistake.cache), scopes.by_name(mistake.scope).config()
+    adapter.start(config)
+    shadow = Shadow(config, adapter.shows)
+    found = []
+    for action in example.actions:
+        refusal = judge.attempt(shadow.world, action).refusal
+        if refusal is not None and not judge.is_internal(refusal):
+            found.append(f"{action}: {refusal}")
+        shadow.observe(action, adapter.perform(action))
+    return found
 
 
 def test_every_mistake_is_in_the_table_and_differs_by_itself() -> None:
