@@ -42,7 +42,8 @@ class Condition(_Strict, frozen=True):
 
     ``profile``: a field of the engine's profile and its value, ``name=value``, that bends the law (docs/laws.md); the model
     under that profile must break the law in the same run, too. ``config``: fact of the configuration (`facts`) -> allowed
-    values. ``message``: a part of the evidence's sentence. ``prompt_ends``: the evidence's prompt ends on a hash boundary.
+    values. ``message``: a part of the evidence's sentence or of one of its values. ``prompt_ends``: the evidence's prompt is
+    whole hash blocks.
     """
 
     profile: str | None = None
@@ -85,7 +86,7 @@ class Entry(_Strict, frozen=True):
         condition = self.condition
         if breach.law != self.law:
             return False
-        if condition.message is not None and condition.message not in breach.message:
+        if condition.message is not None and not any(condition.message in text for text in _texts(breach)):
             return False
         if condition.profile is not None and not (breach.bent and bends(condition.profile, laws[self.law])):
             return False
@@ -107,6 +108,10 @@ def bends(setting: str, law: Law) -> bool:
     """Tell whether a profile setting ``name=value`` is among those that bend a law."""
     name, _, value = setting.partition("=")
     return (name, value) in law.bent_by
+
+
+def _texts(breach: Breach) -> list[str]:
+    return [breach.message, *(value for _, value in breach.values)]
 
 
 def ends_on_boundary(config: Config, breach: Breach) -> bool | None:
