@@ -20,6 +20,7 @@ from kvproof.spec.conformance.reading import Lists
 from kvproof.spec.engines import drain
 from kvproof.spec.engines.amounts import Limits
 from kvproof.spec.engines.walk import Walker
+from kvproof.spec.laws.base import Moment
 
 TELLING: frozenset[Shows] = frozenset((Shows.ADMISSION, Shows.TABLES))
 """Each of these tells whether an allocation was admitted. References and the free queue do not: what is freed may be taken at once."""
@@ -36,8 +37,7 @@ def unsure(world: World, action: Action, shows: frozenset[Shows]) -> str:
     if isinstance(action, act.Output | act.CompleteLoad) and action.failed:
         return Shows.ADMISSION.value  # whom it takes its blocks from is not shown
     if isinstance(action, act.Allocate) and not TELLING & shows:
-        record = judge.attempt(world, action).record
-        return "" if record is not None and must_be_admitted(record, action) else Shows.ADMISSION.value
+        return "" if must_be_admitted(world, action, judge.attempt(world, action).record) else Shows.ADMISSION.value
     return ""
 
 
@@ -56,8 +56,12 @@ def is_first(request: Request) -> bool:
     return request.status is not Status.RUNNING and not request.loaded
 
 
-def must_be_admitted(record: Record, action: act.Allocate) -> bool:
-    """Tell whether so many blocks are free that every implementation admits an allocation: twice those it asks for."""
+def must_be_admitted(world: World, action: act.Allocate, record: Record | None) -> bool:
+    """Tell whether every implementation admits an allocation: twice the blocks that it asks for are free, and nothing that it
+    adopts can have been registered in this very plan (T17). ``record`` is the model's, None if it refuses.
+    """
+    if record is None or ((action.local or action.external) and world.plan.scheduled):
+        return False
     return bool(record.admitted) and 2 * (record.demand + action.reserved) <= record.free_before
 
 
@@ -70,19 +74,22 @@ def roomy(config: Config, limits: Limits) -> Config:
 # --- what tells an admission ------------------------------------------------------------------------------------------
 
 
-def by_tables(before: Lists, shown: Lists, predicted: Lists | None) -> bool | None:
+def by_tables(before: Lists, shown: Lists, moment: Moment, action: act.Allocate) -> bool | None:
     """Tell by the tables of its request whether an allocation was admitted, None if they do not say.
 
-    ``predicted`` are those of an admission, None if the model puts it off. Longer tables are always an admission's; others
-    may have lost what a window left.
+    ``moment`` is the prediction. Longer tables are always an admission's; others may have lost what a window left.
     """
     if any(len(now) > len(old) for old, now in zip(before, shown, strict=False)):
         return True
-    if predicted is None:
-        return False
-    if predicted == before:
+    record, request = moment.record, ground.request_of(moment.after, action.request)
+    if record is None or request is None:
         return None
-    return True if shown == predicted else False if shown == before else None
+    predicted = tuple(state.table for state in request.groups)
+    if record.admitted and predicted == before:
+        return None
+    if shown == predicted:
+        return record.admitted
+    return False if shown == before else None
 
 
 # --- generation -------------------------------------------------------------------------------------------------------

@@ -187,7 +187,9 @@ class Mask:
         return evolve(pool, **changes) if changes else pool
 
     def _request(self, request: Request) -> Request:
-        hits: dict[str, Any] = {"junction": Hidden(Shows.HITS.value)} if self.lacks(Shows.HITS) and not request.skip_reading else {}
+        hits: dict[str, Any] = (
+            {"junction": Hidden(Shows.HITS.value)} if self.lacks(Shows.HITS) and not request.skip_reading else {}
+        )
         return evolve(request, groups=tuple(self._state(state) for state in request.groups), **hits)
 
     def _state(self, state: GroupState) -> GroupState:

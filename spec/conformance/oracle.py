@@ -12,15 +12,21 @@ from kvproof.core.actions import Action
 from kvproof.core.config import Config, Profile
 from kvproof.spec.conformance import sizes
 from kvproof.spec.conformance.adapter import Geometry, Observation, Shows
+from kvproof.spec.conformance.certainty import TELLING
 from kvproof.spec.conformance.hidden import NotShown, guessed
 from kvproof.spec.conformance.shadow import Seen, Shadow
 from kvproof.spec.judge import Violation, refuted
-from kvproof.spec.laws import rows
+from kvproof.spec.laws import requests, rows
 from kvproof.spec.laws.base import Findings, Law, Moment
 
 OF_THE_WORKER: frozenset[str] = frozenset(law.id for law in rows.LAWS)
 """Laws about the worker's rows themselves. All others are about what the manager gave the worker: where no rows are shown they
 are judged with rows of a sound worker."""
+
+
+OF_THE_COUNT: frozenset[str] = frozenset(law.id for law in requests.LAWS)
+"""Laws about what requests have computed and in flight. If nothing tells what was admitted, they would judge the oracle's own
+count."""
 
 
 class Verdict(Enum):
@@ -159,6 +165,9 @@ class Oracle:
                 continue
             except Exception as error:
                 self._found[law.id].hidden[f"a state that it can make sense of ({type(error).__name__}: {error})"] += 1
+                continue
+            if findings is not None and law.id in OF_THE_COUNT and not TELLING & self.shows:
+                self._found[law.id].hidden[Shows.ADMISSION.value] += 1
                 continue
             found += self._note(law, findings, self.position, self.shadow.config)
         return found

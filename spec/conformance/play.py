@@ -15,6 +15,7 @@ from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.errors import ContractBroken
 from kvproof.core.world import World, new_world
+from kvproof.spec.conformance import certainty
 from kvproof.spec.conformance.adapter import Observation
 from kvproof.spec.conformance.hidden import Hidden, NotShown, guessed
 from kvproof.spec.conformance.isolation import Died, Direct, Isolated
@@ -111,12 +112,18 @@ class Run:
 
         Raises NotShown if the run is ``strict`` and what comes of the action hangs on what is not shown.
         """
+        if self.strict:
+            self._refrain(certainty.unsure(self.point.world, action, self.runs.adapter.shows))
         self.point = self.runs.step(self.point, action)
         assert self.point.moment is not None
-        guess = guessed(self.point.moment) if self.strict else ""
+        if self.strict:
+            self._refrain(guessed(self.point.moment))
+        return self.point.moment
+
+    @staticmethod
+    def _refrain(guess: str) -> None:
         if guess:
             raise NotShown(guess)
-        return self.point.moment
 
     def again(self) -> Run:
         """Return a run that has come to the same point."""

@@ -67,7 +67,9 @@ class Projection:
         host = world.host
         return State(
             device=self.pool("device", world.pool, world.prefixes, self.shows),
-            requests={request.request: self.request(request) for request in world.requests} if OF_REQUESTS & self.shows else None,
+            requests={request.request: self.request(request) for request in world.requests}
+            if OF_REQUESTS & self.shows
+            else None,
             host=None if host is None else self.host(host, world.prefixes),
             rows=self.rows(world) if Shows.ROWS in self.shows else None,
             handoffs=self._field("handoffs", world.plan.handoffs, world.prefixes) if Shows.HANDOFFS in self.shows else None,

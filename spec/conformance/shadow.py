@@ -76,7 +76,7 @@ class Shadow:
     _overriding: Overriding
     _partial: bool
     guess: str
-    """The capability that an unshown decision of the past hangs on: from there on the run is a guess. Empty if there is none."""
+    """The capability that a decision of the past hangs on: from there on the run is a guess. Empty if there is none."""
     _judged: World
     _looked: bool
 
@@ -133,9 +133,7 @@ class Shadow:
         followed, judged = self._states(start, observation.state, noting)
         whole = shown = None
         if refusal is None:
-            followed, judged, whole, shown = self._answer(
-                action, predicted, observation, admitted, followed, judged, noting
-            )
+            followed, judged, whole, shown = self._answer(action, predicted, observation, admitted, followed, judged, noting)
         if observation.refusal is None and not self.guess:
             self.guess = self._guessed(action, predicted, admitted)
         moment = self._guess(action) if self.guess else self._masked(action, shown, refusal, judged)
@@ -196,22 +194,17 @@ class Shadow:
         return carried_on(self.world, action)
 
     def _admitted(self, action: Action, predicted: Moment, observation: Observation) -> bool | None:
-        """Tell whether an allocation was admitted, None if nothing that is shown says so: its answer, its status, or its tables.
-        """
+        """Tell whether an allocation was admitted, by its answer, status or tables; None if none of them says so."""
         if not isinstance(action, act.Allocate) or observation.refusal is not None:
             return None
         known = admitted_by(self.world, action, observation)
         if known is not None or Shows.ADMISSION in self.shows:
             return known
-        record, shown = predicted.record, self._declared(observation.state)
-        said = (shown.requests or {}).get(action.request)
+        said = (self._declared(observation.state).requests or {}).get(action.request)
         before = ground.request_of(self.world, action.request)
         if said is not None and said.tables is not None and before is not None:
-            after = ground.request_of(predicted.after, action.request)
             tables = tuple(state.table for state in before.groups)
-            put_off = after is None or record is None or not record.admitted
-            wanted = None if put_off or after is None else tuple(state.table for state in after.groups)
-            known = certainty.by_tables(tables, self.reader.tables(action.request, said.tables), wanted)
+            known = certainty.by_tables(tables, self.reader.tables(action.request, said.tables), predicted, action)
         return known
 
     def _guessed(self, action: Action, predicted: Moment, admitted: bool | None) -> str:
@@ -221,8 +214,7 @@ class Shadow:
         if Shows.ADMISSION in self.shows:
             return ""
         if isinstance(action, act.Allocate):
-            record = predicted.record
-            known = admitted is not None or (record is not None and certainty.must_be_admitted(record, action))
+            known = admitted is not None or certainty.must_be_admitted(self.world, action, predicted.record)
             return "" if known else Shows.ADMISSION.value
         return certainty.unsure(self.world, action, self.shows)
 
@@ -447,11 +439,13 @@ def _refusal(action: Action, predicted: Moment, observation: Observation, shows:
     """Return the refusal of the moment: the model's where both refuse; an unexpected one is a broken contract (LV-9)."""
     if observation.refusal is None:
         return None
-    needed = Shows.TRANSFERS if isinstance(action, MOVING) else None
+    hosted = predicted.before.config.offload is not None
+    # A transfer that is only guessed may still mention the id of a new request.
+    needed = Shows.TRANSFERS if isinstance(action, MOVING) or (hosted and isinstance(action, act.Submit)) else None
     if certainty.hangs_on_a_hit(predicted.before, action):
         needed = Shows.HITS
     if needed is not None and needed not in shows:
-        # Whether the action was legal hangs on a hit or a transfer that is only guessed.
+        # Whether the action was legal hangs on it.
         return cast(Refusal, Hidden(needed.value))
     if predicted.refusal is not None:
         return predicted.refusal
