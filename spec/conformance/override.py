@@ -291,8 +291,7 @@ def with_keys(pool: Pool, table: Prefixes, rows: Sequence[KeyRow], was: Pool) ->
     """
     count = len(pool.ref)
     known = {(node, group, block): seq for node, group, seq, block in pool.entries}
-    same = by_block(key_rows(was)).items() & by_block(rows).items()
-    kept = {block for block, _ in same}
+    kept = {block for block, _ in by_block(key_rows(was)).items() & by_block(rows).items()}
     known |= {(node, group, block): seq for node, group, seq, block in was.entries if block in kept}
     node_of, group_of, tokens_of = [NO_KEY] * count, [NO_KEY] * count, [NO_KEY] * count
     entries, seq, last, before = [], pool.next_seq, (NO_KEY, NO_KEY), NO_KEY
