@@ -105,7 +105,7 @@ def vllm(  # one argument per option
         number=number,
         case=None if script is None else _read_case(script),
         processes=processes,
-        shrink_runs=matrix.QUICK_SHRINK_RUNS if quick else matrix.SHRINK_RUNS,
+        shrink_runs=matrix.shrink_runs(quick, len(found)),
     )
     matrix.chosen_laws(laws)
     matrix.plan(options)
