@@ -57,7 +57,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if session is None:
         return
     session.close()
-    where = config.getoption(OPTION)
+    where = str(config.getoption(OPTION))
     terminalreporter.section("kvproof recordings")
     for problem in session.problems:
         terminalreporter.write_line(problem)

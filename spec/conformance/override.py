@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import define, evolve
@@ -277,12 +277,22 @@ def key_rows(pool: Pool) -> tuple[KeyRow, ...]:
     )
 
 
+def by_block(rows: Iterable[KeyRow]) -> dict[int, frozenset[tuple[int, int, bool]]]:
+    """Return the keys of every block that has some."""
+    found: dict[int, set[tuple[int, int, bool]]] = {}
+    for node, group, block, primary in rows:
+        found.setdefault(block, set()).add((node, group, primary))
+    return {block: frozenset(keys) for block, keys in found.items()}
+
+
 def with_keys(pool: Pool, table: Prefixes, rows: Sequence[KeyRow], was: Pool) -> Pool:
-    """Return a pool with exactly these keys; an entry that was there before the action, or was predicted, keeps its place in
-    the order of insertion if it can.
+    """Return a pool with exactly these keys. An entry of a block whose keys are those from before the action keeps its place in
+    the order of insertion, any other the one predicted, if it can.
     """
     count = len(pool.ref)
-    known = {(node, group, block): seq for entries in (pool.entries, was.entries) for node, group, seq, block in entries}
+    known = {(node, group, block): seq for node, group, seq, block in pool.entries}
+    kept = {block for block, _ in by_block(key_rows(was)).items() & by_block(rows).items()}
+    known |= {(node, group, block): seq for node, group, seq, block in was.entries if block in kept}
     node_of, group_of, tokens_of = [NO_KEY] * count, [NO_KEY] * count, [NO_KEY] * count
     entries, seq, last, before = [], pool.next_seq, (NO_KEY, NO_KEY), NO_KEY
     for node, group, block, primary in rows:

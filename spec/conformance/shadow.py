@@ -431,7 +431,7 @@ def _executed(world: World) -> World:
 
 
 def _preempted(world: World, action: act.Preempt | act.Withdraw) -> World:
-    """Return a world in which a request is preempted although the model would preempt another one, as far as that is possible."""
+    """Return a world in which a request is preempted although the model would preempt another one, as far as possible."""
     request = ground.request_of(world, action.request)
     if request is None:
         return world

@@ -256,11 +256,11 @@ class Reader:
     def queues(self) -> dict[str, list[str]]:
         """The queues of requests. A release that sets skipped requests aside has no queue of its own for those with blocks."""
         scheduler = self.scheduler
-        waiting = [request.request_id for request in scheduler.waiting]
+        waiting: list[str] = [request.request_id for request in scheduler.waiting]
         if hasattr(scheduler, "kv_holding_waiting"):
             holding = [request.request_id for request in scheduler.kv_holding_waiting]
         else:
-            skipped = list(getattr(scheduler, "skipped_waiting", ()))
+            skipped: list[Any] = list(getattr(scheduler, "skipped_waiting", ()))
             holding = [request.request_id for request in skipped if holds(request)]
             waiting = [request.request_id for request in skipped if not holds(request)] + waiting
         return {"running": [request.request_id for request in scheduler.running], "waiting": waiting, "holding": holding}

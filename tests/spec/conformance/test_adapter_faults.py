@@ -30,7 +30,7 @@ FOUND = (
     ("M-COW-9", "fa8-m2-n2", 0),
     ("M-CACHE-1", "fa4-m2-n4", 1),
     ("M-CACHE-2", "fa2-m8", 0),
-    ("M-PROMO-2", "fa4-m4-n2", 0),
+    ("M-PROMO-2", "fa4-m4-n2", 11),
     ("M-NULL-1", "fa4-m4-n2", 0),
     ("M-HIT-1", "fa2x6", 0),
     ("M-KEY-1", "fa4-m4", 0),

@@ -15,9 +15,7 @@ from typing import Any
 
 sys.path.insert(0, sys.argv[1])
 
-import stand_ins
-
-stand_ins.install()
+importlib.import_module("stand_ins").install()
 drive: Any = importlib.import_module("drive")  # not before the stand-ins
 
 

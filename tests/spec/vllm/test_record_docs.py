@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
@@ -20,9 +21,7 @@ def test_the_python_runs(tmp_path, monkeypatch, capsys):
     with toys.toy_on_path():
 
         def make_scheduler():
-            from vllm.v1.core.sched.scheduler import Scheduler
-
-            return Scheduler()
+            return importlib.import_module(toys.MODULE).Scheduler()
 
         exec(compile(code, "record.md", "exec"), {"make_scheduler": make_scheduler})
     assert len(list((tmp_path / "recordings").iterdir())) == 1
