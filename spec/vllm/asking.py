@@ -350,7 +350,8 @@ def _resolved(groups: tuple[Group, ...], settings: dict[str, Any]) -> tuple[Conf
     except ConfigError as error:
         if settings.get("hash_block_size") is None:
             raise
-        return configs.configure(groups, **{**settings, "hash_block_size": None}), error
+        alone: dict[str, Any] = {**settings, "hash_block_size": None}
+        return configs.configure(groups, **alone), error
 
 
 def _why(part: Mapping[str, Any]) -> str:

@@ -159,7 +159,19 @@ def _group(random: Random, kind: str, base: int, ranks: int) -> Group:
 # --- smaller ones -------------------------------------------------------------------------------------------------
 
 
-def minimised(arguments: Arguments, fails: Callable[[Arguments], bool], attempts: int = 200) -> Arguments:
+def row_size(arguments: Arguments) -> tuple[Any, ...]:
+    """Return what minimising makes smaller where rows are filled: groups, ranks, the entries of a row, then the rest."""
+    groups, ranks, *_ = arguments.size
+    length = max(arguments.settings.get("max_model_len", 1024), 128)
+    return groups, ranks, sum(-(-length // group.block_size) for group in arguments.groups), arguments.size
+
+
+def minimised(
+    arguments: Arguments,
+    fails: Callable[[Arguments], bool],
+    attempts: int = 200,
+    size: Callable[[Arguments], tuple[Any, ...]] = lambda arguments: arguments.size,
+) -> Arguments:
     """Return the smallest configuration found that still fails: fewer groups, fewer ranks, smaller sizes, fewer settings."""
     tried = 0
     best = arguments
@@ -167,7 +179,7 @@ def minimised(arguments: Arguments, fails: Callable[[Arguments], bool], attempts
     while improved and tried < attempts:
         improved = False
         for smaller in _smaller(best):
-            if smaller.size >= best.size:
+            if size(smaller) >= size(best):
                 continue
             tried += 1
             if tried > attempts:

@@ -244,8 +244,12 @@ def _minimise(release: Release, subject: Subject, law: Law, judged: Judged, seed
             last = trial.found
         return trial.found is not None
 
-    configurations.minimised(judged.found.arguments, fails)
-    judged.found = _fewer_appends(release, subject, law, last) if law.id in ROW_LAWS else last
+    if law.id in ROW_LAWS:
+        configurations.minimised(judged.found.arguments, fails, size=configurations.row_size)
+        judged.found = _fewer_appends(release, subject, law, last)
+    else:
+        configurations.minimised(judged.found.arguments, fails)
+        judged.found = last
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------
@@ -296,7 +300,8 @@ def _judge_rows(release: Release, law: Law, arguments: Arguments, config: Config
             broken = True
             best = judged.found
             upto = actions[: position + 1]
-            if best is None or (arguments.size, len(upto)) < (best.arguments.size, len(best.actions)):
+            sizes = configurations.row_size
+            if best is None or (sizes(arguments), len(upto)) < (sizes(best.arguments), len(best.actions)):
                 judged.found = Found(arguments, evidence, upto)
     judged.broken += broken
     judged.bent += bent and not broken
@@ -307,7 +312,10 @@ def _fewer_appends(release: Release, subject: Subject, law: Law, found: Found) -
     config = found.arguments.resolve(subject.with_rows)
 
     def broken(actions: Sequence[AppendRows]) -> Evidence | None:
-        answers = release.rows({**header(config, None), "max_running": _rows_of(config)}, _asked(actions))
+        try:
+            answers = release.rows({**header(config, None), "max_running": _rows_of(config)}, _asked(actions))
+        except (ReleaseLacks, ReleaseRaised):
+            return None
         assert law.check is not None
         *_, last = moments(config, actions, answers)
         return next((evidence for evidence in law.check(last) or () if not _bent(law, config, evidence)), None)

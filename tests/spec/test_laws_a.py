@@ -312,6 +312,8 @@ def test_tb_11_judges_an_accepted_append_by_the_rows_behind() -> None:
     assert judged("TB-11", after(lambda w: with_row(w, 0, 1, (2,)))(moment))
     narrow = evolve(moment, before=evolve(moment.before, config=evolve(moment.before.config, row_capacity=(1, 25))))
     assert judged("TB-11", narrow)
+    # the order of the guard explains what a refusal leaves behind, never an append that went through
+    assert not any(evidence.bendable for evidence in judged("TB-11", narrow) or ())
 
 
 def test_a_law_whose_premise_is_not_true_is_not_judged() -> None:

@@ -179,7 +179,7 @@ def divergent(config: Header) -> dict[str, Any]:
 
 def _empty(kind: type) -> Any:
     """Return an object of a class of the release, its methods that are left to others filled in, not initialized."""
-    missing = dict.fromkeys(getattr(kind, "__abstractmethods__", ()), _nothing)
+    missing: dict[str, Any] = dict.fromkeys(getattr(kind, "__abstractmethods__", ()), _nothing)
     return object.__new__(type(kind.__name__, (kind,), missing))
 
 

@@ -4,6 +4,9 @@ Only what the kernels of block tables use is there. A store outside a tensor's o
 device it would land in whatever lies there.
 """
 
+# pyright: reportMissingImports=false
+# (numpy is there where this runs)
+
 from __future__ import annotations
 
 import itertools

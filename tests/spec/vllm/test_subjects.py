@@ -184,10 +184,9 @@ def test_rows_are_shown_with_the_appends_that_lead_there():
     found = judged(NoGuard(), "TB-11")["TB-11"].found
     assert found is not None
     (append,) = found.actions
-    (needed,) = [value for name, value in found.evidence.values if name == "needed"]
-    (capacity,) = [value for name, value in found.evidence.values if name == "capacity"]
+    values: dict[str, Any] = dict(found.evidence.values)
     assert append.row == 0
-    assert any(have > most for have, most in zip(needed, capacity, strict=True))
+    assert any(have > most for have, most in zip(values["needed"], values["capacity"], strict=True))
 
 
 def test_nothing_stays_rebound():
