@@ -166,3 +166,6 @@ def test_a_report_has_a_page_a_script_and_the_recording(tmp_path):
 
 def test_the_bound_of_runs_while_shrinking_is_kept():
     assert matrix.QUICK_SHRINK_RUNS < shrink.MAX_RUNS == matrix.SHRINK_RUNS
+    assert matrix.shrink_runs(False, 1) == matrix.SHRINK_RUNS
+    assert matrix.shrink_runs(False, 2) == matrix.SHRINK_RUNS // 2
+    assert matrix.shrink_runs(True, 9) == matrix.LEAST_SHRINK_RUNS
