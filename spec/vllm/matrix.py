@@ -68,6 +68,7 @@ class OpenRunner(Protocol):
 
     def __call__(self, release: Release) -> AbstractContextManager[Any]:
         """Return what runs scripts of a release (`runs.Runner`), closed when left."""
+        ...
 
 
 @frozen(slots=True)
