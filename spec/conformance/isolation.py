@@ -264,6 +264,8 @@ def _serve(adapter: Adapter, pipe: Connection[Any, Any], other_end: Connection[A
     other_end.close()
     os.setsid()  # what the adapter starts ends with it, and an interrupt from the keyboard reaches the parent alone
     multiprocessing.current_process().daemon = False  # the adapter may start processes
+    with suppress(OSError):
+        os.dup2(2, 1)  # what the adapter prints must not stand in the middle of a report
     own = os.getpid()
     while True:
         try:

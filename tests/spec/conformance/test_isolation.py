@@ -97,6 +97,11 @@ def nameless() -> Observation:
     return Observation({"copies": made()})
 
 
+def chatty() -> Observation:
+    os.write(1, b"hello from the adapter")
+    return Observation()
+
+
 def fault() -> None:
     faulthandler.disable()  # its report would stand among the output of the tests
     os.kill(os.getpid(), signal.SIGSEGV)
@@ -285,6 +290,16 @@ def test_in_this_process_what_is_shown_stays_as_it_was() -> None:
     free.pop()
     assert shown == [1, 2, 3]
     assert one.perform(Drain()).state.device.free is not free
+
+
+def test_what_it_prints_stays_out_of_the_report(isolated: Callable[..., Isolated], capfd: pytest.CaptureFixture[str]) -> None:
+    one = isolated(chatty)
+    one.start(CONFIG)
+    one.perform(Drain())
+    one.close()
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "hello from the adapter" in err
 
 
 def test_what_only_its_own_process_knows_is_told(isolated: Callable[..., Isolated]) -> None:
