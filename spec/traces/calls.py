@@ -10,6 +10,7 @@ from kvproof.core import step as door
 from kvproof.core.world import Request, Status, World
 from kvproof.spec.traces.driver import NO_TOKEN, Diverged, lists
 from kvproof.spec.traces.read import Call, Operation
+from kvproof.spec.traces.state import RecordedState
 
 if TYPE_CHECKING:
     from kvproof.spec.traces.scheduler import Scheduler
@@ -104,10 +105,14 @@ def _allocate(scheduler: Scheduler, call: Call, operation: Operation) -> None:
         load=args.async_load,
         reserved=args.reserved,
     )
-    shown = {"admitted": result.admitted}
+    shown: dict[str, object] = {"admitted": result.admitted}
     for part in ("new_blocks", "external_blocks") if result.admitted else ():
         shown[part] = tuple(tuple(blocks) for blocks in getattr(result, part) or ())
-    record = driver.act(action, shown, scheduler.after_call(operation))
+    after = scheduler.after_call(operation)
+    pairs = None if after is None or not (args.async_load and result.admitted) else _load_pairs(after.state, name)
+    if pairs is not None:
+        shown["pairs"] = pairs
+    record = driver.act(action, shown, after)
     driver.equal("allocate.admitted", record.admitted, result.admitted)
     if not record.admitted:
         return
@@ -121,6 +126,22 @@ def _allocate(scheduler: Scheduler, call: Call, operation: Operation) -> None:
     if before.status is not Status.RUNNING:
         scheduler.admitted.append((name, before.status))
         scheduler.running.append(name)
+
+
+def _load_pairs(state: RecordedState, name: str) -> tuple[tuple[int, int, int, int], ...] | None:
+    """Return (group, column, device, host) of a load that a state shows; None if a destination is in no table of it."""
+    load = None if state.transfers is None else state.transfers["loads"].get(name)
+    if load is None:
+        return None
+    places = {
+        block: (group, column)
+        for group, table in enumerate(state.requests[name]["tables"])
+        for column, block in enumerate(table)
+    }
+    if any(block not in places for block in load["device"]):
+        return None
+    copies = zip(load["device"], load["host"], strict=False)
+    return tuple(sorted((*places[device], device, source) for device, source in copies))
 
 
 def _drafts(scheduler: Scheduler, operation: Operation, request: Request, count: int) -> tuple[int, ...]:

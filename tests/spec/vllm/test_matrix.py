@@ -39,7 +39,9 @@ def test_the_plan_is_the_same_for_the_same_seed_and_goes_through_the_scopes():
     assert plan != matrix.plan(Options(steps=4000, seed=1))
     names = [case.scope.name for case in plan]
     assert len(set(names[:27])) == 27
-    assert any(name.startswith("random-") for name in names) == (len(names) > 3 * 27)
+    rounds = [names[at : at + 27] for at in range(0, len(names), 27)]
+    drawn = [any(name.startswith("random-") for name in found) for found in rounds]
+    assert drawn == [number >= matrix.NAMED_ROUNDS and not number % 2 for number in range(len(rounds))]
 
 
 def test_one_case_of_a_plan_is_run_again_by_its_number():
