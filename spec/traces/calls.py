@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kvproof.core import actions as act
 from kvproof.core import step as door
@@ -176,7 +176,7 @@ def _recorded_drafts(scheduler: Scheduler, operation: Operation, name: str, most
     return (*accepted, *(NO_TOKEN,) * (count - len(accepted)))
 
 
-CALLS: dict[str, Callable[[Scheduler, Call, Operation], None]] = {
+CALLS: dict[str, Callable[[Any, Call, Operation], None]] = {
     "lookup": _lookup,
     "lookup_external": _lookup_external,
     "truncate": _truncate,
