@@ -43,13 +43,11 @@ def demand(
     return positional.demand(work, group, state, adopted, wanted, step, tokens=wanted.slots, skipped=skipped, cap=cap)
 
 
-def aligned_before_the_drop(
-    config: Config, group: int, first: int, end: int, ahead: int, skipped: Callable[[int], int]
-) -> int:
+def aligned_before_the_drop(config: Config, group: int, first: int, end: int, ahead: int, skipped: Callable[[int], int]) -> int:
     """Return how many blocks of a hit are lost because a run is cut to A before it gives up its EAGLE unit, and after it again.
 
-    That is the way of ``short_runs = align``, for a run that reaches the first block and fills no window (T11). A run behind the
-    hit ends one block beyond a multiple of A, so that the first cut takes the block that should have been given up.
+    That is the way of ``short_runs = align``, for a run that reaches the first block and fills no window (T11). Such a run ends
+    one block beyond a multiple of A, so that the first cut takes the block that should have been given up.
     """
     size = config.sizes[group]
     per = config.alignment // size
