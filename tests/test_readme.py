@@ -34,7 +34,8 @@ def test_every_command_and_option_shown_exists(capsys: pytest.CaptureFixture[str
     for line in re.findall(r"^kvproof (.+)$", README, re.MULTILINE):
         words = line.split("#")[0].split()
         assert words[0] in known
-        assert main([words[0], "--help"]) == ExitCode.HOLDS
+        path = [words[0], *([words[1]] if words[0] == "conform" else [])]
+        assert main([*path, "--help"]) == ExitCode.HOLDS
         help_text = capsys.readouterr().out
         for option in re.findall(r"--[a-z-]+", line):
             assert option in help_text

@@ -105,7 +105,7 @@ def vllm(  # one argument per option
         number=number,
         case=None if script is None else _read_case(script),
         processes=processes,
-        shrink_runs=matrix.QUICK_SHRINK_RUNS if quick else matrix.SHRINK_RUNS,
+        shrink_runs=matrix.shrink_runs(quick, len(found)),
     )
     matrix.chosen_laws(laws)
     matrix.plan(options)
@@ -385,7 +385,7 @@ def adapter(
     click.echo(json.dumps(report.as_dict(), indent=1, sort_keys=True) if as_json else report.text())
     if report.refuted:
         return ExitCode.REFUTED
-    open_laws = [law for law in report.laws if law.verdict is api.Verdict.UNDETERMINED]
+    open_laws = [law for law in report.laws if law.verdict.value == "undetermined"]
     if open_laws and (laws or len(open_laws) == len(report.laws)):
         return ExitCode.UNDETERMINED
     return ExitCode.HOLDS

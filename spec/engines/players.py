@@ -25,16 +25,20 @@ class Player(Protocol):
     @property
     def world(self) -> World:
         """The world that the run has come to."""
+        ...
 
     @property
     def shown(self) -> World:
         """The same world as far as it is shown; what is hidden says so when it is used."""
+        ...
 
     def act(self, action: Action) -> Moment:
         """Perform one action and describe what came of it."""
+        ...
 
     def again(self) -> Player:
         """Return a run that has come to the same point; this one is not to be continued any more."""
+        ...
 
 
 Start = Callable[[Config], Player]

@@ -30,17 +30,21 @@ class Judges(Protocol):
 
     def configuration(self, config: Config) -> list[Violation]:
         """Judge the configuration alone."""
+        ...
 
     def moment(self, moment: Moment, position: int) -> list[Violation]:
         """Judge one action by the laws."""
+        ...
 
     def ruled(
         self, player: players.Player, moment: Moment, legal: bool, found: list[Violation], position: int
     ) -> list[Violation]:
         """Judge the action that a player has just performed by the rules of generation."""
+        ...
 
     def run(self, config: Config, actions: Sequence[Action], start: players.Start) -> list[Violation]:
         """Judge the whole run."""
+        ...
 
 
 @define(slots=True)

@@ -41,6 +41,7 @@ NAMED_ROUNDS = 3
 """So many rounds run every named scope; from then on every second round draws scopes at random."""
 SHRINK_RUNS = 250
 QUICK_SHRINK_RUNS = 120
+LEAST_SHRINK_RUNS = 40
 
 
 @frozen(slots=True)
@@ -67,6 +68,7 @@ class OpenRunner(Protocol):
 
     def __call__(self, release: Release) -> AbstractContextManager[Any]:
         """Return what runs scripts of a release (`runs.Runner`), closed when left."""
+        ...
 
 
 @frozen(slots=True)
@@ -150,6 +152,11 @@ def _rounds(options: Options) -> Iterator[tuple[int, Scope]]:
 def _case(scope: Scope, seed: int, number: int) -> Case:
     script = scripts.generate(scope.config, f"{seed}/{scope.name}/{number}", CASE_STEPS, scope.ample)
     return Case(scope, script, f"--scope {scope.name} --seed {seed} --case {number}")
+
+
+def shrink_runs(quick: bool, releases: int) -> int:
+    """Return the bound of runs per refuted law: many releases share the time, one alone gets the smallest cases."""
+    return max((QUICK_SHRINK_RUNS if quick else SHRINK_RUNS) // releases, LEAST_SHRINK_RUNS)
 
 
 def jobs(options: Options, release: Release, entries: Sequence[Entry]) -> list[Job]:

@@ -35,6 +35,7 @@ class Runner(Protocol):
 
     def run(self, config: Mapping[str, Any], script: Sequence[Any], **options: Any) -> Iterator[Mapping[str, Any]]:
         """Yield the lines of the recording, at last ``{"end": ...}``. Raises ReleaseFailure."""
+        ...
 
 
 @frozen(slots=True)

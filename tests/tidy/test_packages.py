@@ -51,10 +51,12 @@ def test_every_registered_command_has_its_module():
         assert file.is_file(), f"{command}: {value}"
 
 
-def test_the_pytest_plugin_is_registered_and_has_its_module():
+def test_the_pytest_plugins_are_registered_and_have_their_modules():
     plugins = pyproject()["project"]["entry-points"]["pytest11"]
-    assert plugins == {"kvproof": "kvproof.spec.pytest_plugin"}
-    assert (ROOT / "spec/pytest_plugin.py").is_file()
+    recording = "kvproof.spec.recording_plugin"
+    assert plugins == {"kvproof": "kvproof.spec.pytest_plugin", recording: recording}
+    for module in plugins.values():
+        assert (ROOT / f"{module.removeprefix('kvproof.').replace('.', '/')}.py").is_file()
 
 
 def test_every_command_module_is_registered():

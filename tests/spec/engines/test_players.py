@@ -71,9 +71,10 @@ def test_a_law_of_whole_runs_performs_every_action_through_the_player(law: Law) 
 
 def test_a_resend_goes_on_from_the_same_point_each_time() -> None:
     judge = Judge([law for law in WHOLE if law.id == "LV-6"])
+    counts: Counter[str] = Counter()
     for number in range(40):
         config, actions = walked("fa4-m4-host", 150, number)
-        counts: Counter[str] = Counter()
+        counts.clear()
         assert judge.run(config, actions, starter(counts)) == []
         assert counts["start"] == 1
         if judge.premises["LV-6"]:

@@ -363,6 +363,7 @@ class TestHeader:
         assert read_bytes(encode(lines), "x").config.connectors is None
         change("0.config.connectors", [{"divergent": True, "tokens": 16}])(lines)
         found = read_bytes(encode(lines), "x").config.connectors
+        assert found is not None
         assert [(one.divergent, one.tokens) for one in found] == [(True, 16)]
         change("0.config.connectors.0.tokens", ...)(lines)
         assert "missing required field `tokens`" in refuse(encode(lines)).what

@@ -8,7 +8,7 @@ import pytest
 from kvproof.spec.cli import main
 from kvproof.spec.commands import conform
 from kvproof.spec.conformance import api, reports
-from kvproof.spec.conformance.reports import Verdict
+from kvproof.spec.conformance.oracle import Verdict
 from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.vllm import matrix, releases
 from kvproof.spec.vllm.releases import Release

@@ -27,13 +27,21 @@ def judged(options, hows, entries=None):
     return matrix.judge(options, [release(version) for version in hows], entries or {}, TODAY, open_runner=runner)
 
 
+def verdict_of(table, law):
+    row = table.row(law)
+    assert row is not None
+    return row.verdict
+
+
 def test_the_plan_is_the_same_for_the_same_seed_and_goes_through_the_scopes():
     plan = matrix.plan(Options(steps=4000))
     assert plan == matrix.plan(Options(steps=4000))
     assert plan != matrix.plan(Options(steps=4000, seed=1))
     names = [case.scope.name for case in plan]
     assert len(set(names[:27])) == 27
-    assert any(name.startswith("random-") for name in names) == (len(names) > 3 * 27)
+    rounds = [names[at : at + 27] for at in range(0, len(names), 27)]
+    drawn = [any(name.startswith("random-") for name in found) for found in rounds]
+    assert drawn == [number >= matrix.NAMED_ROUNDS and not number % 2 for number in range(len(rounds))]
 
 
 def test_one_case_of_a_plan_is_run_again_by_its_number():
@@ -64,7 +72,7 @@ def test_an_unknown_law_or_scope_is_named():
 
 def test_a_release_that_holds_and_one_that_does_not():
     good, bad = judged(QUICK, {"1.0": "holds", "2.0": "broken"})
-    assert good.row("PC-3").verdict == "holds"
+    assert verdict_of(good, "PC-3") == "holds"
     assert good.verdict() is ExitCode.HOLDS
     assert bad.refuted == ["PC-3"]
     assert bad.verdict() is ExitCode.REFUTED
@@ -92,7 +100,7 @@ def test_what_cannot_be_run_is_undetermined():
 
 def test_a_law_that_was_never_judged_is_undetermined_if_it_is_asked_for():
     (table,) = judged(Options(steps=30, scope="fa4-m4", laws=("CP-6",)), {"1.0": "holds"})
-    assert table.row("CP-6").verdict == "undetermined"
+    assert verdict_of(table, "CP-6") == "undetermined"
     assert table.verdict(("CP-6",)) is ExitCode.UNDETERMINED
     assert table.verdict() is ExitCode.HOLDS
 
@@ -127,14 +135,14 @@ def entry(**changes):
 
 def test_a_declared_violation_does_not_fail():
     (table,) = judged(QUICK, {"2.0": "broken"}, {"2.0": entry()})
-    assert table.row("PC-3").verdict == "declared"
+    assert verdict_of(table, "PC-3") == "declared"
     assert table.verdict() is ExitCode.HOLDS
     assert table.findings == ()
 
 
 def test_an_entry_that_excuses_nothing_of_this_kind_changes_nothing():
     (table,) = judged(QUICK, {"2.0": "broken"}, {"2.0": entry(condition={"message": "another sentence"})})
-    assert table.row("PC-3").verdict == "refuted"
+    assert verdict_of(table, "PC-3") == "refuted"
 
 
 def test_a_stale_entry_is_named_and_undetermined():
@@ -166,3 +174,6 @@ def test_a_report_has_a_page_a_script_and_the_recording(tmp_path):
 
 def test_the_bound_of_runs_while_shrinking_is_kept():
     assert matrix.QUICK_SHRINK_RUNS < shrink.MAX_RUNS == matrix.SHRINK_RUNS
+    assert matrix.shrink_runs(False, 1) == matrix.SHRINK_RUNS
+    assert matrix.shrink_runs(False, 2) == matrix.SHRINK_RUNS // 2
+    assert matrix.shrink_runs(True, 9) == matrix.LEAST_SHRINK_RUNS
