@@ -179,9 +179,15 @@ def test_an_illegal_action_that_is_accepted_breaks_the_guard_rule_and_is_not_tri
 
 
 def test_without_the_guard_rule_nothing_illegal_is_tried() -> None:
-    made, (searched,) = search(Lenient(), "fa4-m4", judged=laws.ALL, walks=2, steps=100)
+    shows = frozenset(Shows) - {Shows.ROWS}
+    made, (searched,) = search(Lenient(ModelAdapter(shows=shows), shows=shows), "fa4-m4", judged=laws.ALL, walks=2, steps=100)
     assert made.broken == {}
     assert searched.actions == 200
+
+
+def test_who_shows_rows_is_asked_for_too_long_ones_without_the_guard_rule() -> None:
+    made, _ = search(Lenient(), "fa4-m4", judged=laws.ALL, walks=2, steps=100)
+    assert set(made.broken) == {"TB-11"}
 
 
 # --- crashes --------------------------------------------------------------------------------------------------------
