@@ -173,9 +173,12 @@ class Oracle:
         return found
 
     def configuration(self, geometry: Geometry) -> list[Violation]:
-        """Judge the sizes that an implementation derives from the configuration, as far as it shows them."""
+        """Judge the sizes that an implementation derives from the configuration, as far as it shows them.
+
+        Raises AdapterError.
+        """
         found: list[Violation] = []
-        config = sizes.with_geometry(self.shadow.config, geometry)
+        config = sizes.with_geometry(self.shadow.config, sizes.checked(self.shadow.config, geometry))
         for law in self.laws:
             if law.id not in self._asked or law.check_config is None:
                 continue

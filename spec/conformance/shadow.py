@@ -6,7 +6,7 @@ difference from the model is no violation by itself: the laws look at what was o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from attrs import define, evolve, fields_dict, frozen
@@ -130,6 +130,8 @@ class Shadow:
             start = self.world
         elif isinstance(action, act.Allocate):
             start = self._decided(action, predicted, admitted)
+        if not self._partial:
+            self._check_requests(action, start, observation.state)
         followed, judged = self._states(start, observation.state, noting)
         whole = shown = None
         if refusal is None:
@@ -370,6 +372,7 @@ class Shadow:
 
     def _check(self, action: Action, observation: Observation) -> None:
         """Check that what is declared is shown. Raises AdapterError."""
+        _check_form(action, observation)
         if not self._looked:
             self._looked = True
             absent = _absent(self.config, self.shows, observation.state.host)
@@ -387,13 +390,49 @@ class Shadow:
         if observation.refusal is not None:
             return
         for name, capability in REQUIRED.get(type(action), {}).items():
-            if capability in self.shows and name not in observation.result:
+            if capability in self.shows and observation.result.get(name) is None:
                 raise AdapterError(
                     f"{type(action).__name__}: the adapter declares {capability.value} and answers without {name!r}"
                 )
         if Shows.EVENTS in self.shows and self.config.events and "events" not in observation.result:
             raise AdapterError(
                 f"{type(action).__name__}: the adapter declares events and answers without them: show an empty list"
+            )
+
+    def _check_requests(self, action: Action, after: World, shown: State) -> None:
+        """Check that every live request is shown, if any part of one is declared. Raises AdapterError.
+
+        Of one that is left out the prediction would stand, and laws would judge it as if it had been shown.
+        """
+        if shown.requests is None or self.shows.isdisjoint((Shows.TABLES, Shows.INTERNALS)):
+            return
+        groups = len(self.config.groups)
+        for request in after.requests:
+            said = shown.requests.get(request.request)
+            if said is None:
+                raise AdapterError(
+                    f"{type(action).__name__}: request {request.request} is live and not shown: show all live requests, those "
+                    "that wait or are preempted included (with empty tables)"
+                )
+            if said.tables and len(said.tables) != groups:
+                raise AdapterError(
+                    f"{type(action).__name__}: request {request.request} is shown with {len(said.tables)} tables: there are "
+                    f"{groups} groups, and each has one"
+                )
+
+
+def _check_form(action: Action, observation: Observation) -> None:
+    """Check that an observation is made of what it says. Raises AdapterError."""
+    state = observation.state
+    for what, value, kind in (
+        ("state", state, State),
+        ("result", observation.result, Mapping),
+        ("state.device", getattr(state, "device", None), PoolState),
+        ("state.requests", getattr(state, "requests", None), Mapping | None),
+    ):
+        if not isinstance(value, kind):
+            raise AdapterError(
+                f"{type(action).__name__}: {what} is {value!r}, a {getattr(kind, '__name__', 'Mapping')} is needed"
             )
 
 
