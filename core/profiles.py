@@ -27,6 +27,7 @@ class Profile:
     checkpoint_tail: Literal["both", "first"] = "both"
     attention_limit: Literal["full", "current"] = "full"
     empty_window: Literal["nothing", "one_block"] = "nothing"
+    short_runs: Literal["drop", "align"] = "drop"
     lagging_groups: Literal["recurrent", "any"] = "recurrent"
     void_drops: Literal["any_lowering", "without_drop"] = "any_lowering"
     checkpoint_column: Literal["own", "row"] = "own"
@@ -57,6 +58,7 @@ VLLM_0_33_0 = Profile(
     checkpoint_tail="first",
     attention_limit="current",
     empty_window="one_block",
+    short_runs="align",
     lagging_groups="any",
     void_drops="without_drop",
     checkpoint_column="row",

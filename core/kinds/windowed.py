@@ -43,6 +43,21 @@ def demand(
     return positional.demand(work, group, state, adopted, wanted, step, tokens=wanted.slots, skipped=skipped, cap=cap)
 
 
+def aligned_before_the_drop(config: Config, group: int, first: int, end: int, ahead: int, skipped: Callable[[int], int]) -> int:
+    """Return how many blocks of a hit are lost because a run is cut to A before it gives up its EAGLE unit, and after it again.
+
+    That is the way of ``short_runs = align``, for a run that reaches the first block and fills no window (T11). Such a run ends
+    one block beyond a multiple of A, so that the first cut takes the block that should have been given up.
+    """
+    size = config.sizes[group]
+    per = config.alignment // size
+    if config.profile.short_runs == "drop" or not ahead or per == 1 or first:
+        return 0
+    far = (end + tokens_read(config.groups[group]) // size + 2) * size
+    whole = (far - skipped(far)) // size + bool((far - skipped(far)) % size)
+    return per if end < whole else 0
+
+
 def find_hit(
     config: Config,
     pool: Pool,
@@ -75,6 +90,7 @@ def find_hit(
             run.append(found)
             at -= 1
         if at < first:
+            end -= aligned_before_the_drop(config, members[0], first, end, ahead, skipped)
             nulls = (NULL_BLOCK,) * first
             needed = run[::-1][: end - first]
             return end * size, tuple((*nulls, *(found[member] for found in needed)) for member in range(len(members)))

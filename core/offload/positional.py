@@ -41,9 +41,15 @@ def scan_step(world: World, host: Host, choice: Choice) -> Host:
 
 
 def in_order(world: World) -> list[Scheduled]:
-    """Return the shares of the step in the order in which the store side sees them: new, resumed, continuing (T26)."""
+    """Return the shares of the step in the order in which the store side sees them: new, then resumed and continuing (T26)."""
     again = {request.request for request in world.requests if request.num_preemptions}
-    return sorted(world.plan.scheduled, key=lambda entry: (entry.request in again) if entry.fresh else 2)
+    resumed = 3 if resumed_last(world.config) else 1
+    return sorted(world.plan.scheduled, key=lambda entry: (resumed if entry.request in again else 0) if entry.fresh else 2)
+
+
+def resumed_last(config: Config) -> bool:
+    """Tell whether a step names the requests that it resumed behind those that go on (3.5, setting ``resumed``)."""
+    return config.offload is not None and config.offload.resumed == "last"
 
 
 def moved(config: Config, track: Track, picked: Picked, told: Lists) -> Track:

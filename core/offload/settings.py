@@ -20,7 +20,8 @@ class Offload:
     ``workers`` acknowledge each store. Policies of the worker: ``flush`` is where a step that preempted somebody waits for
     running transfers (execute a), ``store_submission`` whether a step's stores begin behind its own forward or when the next
     step begins (execute h). ``hold_loads``: a load waits until the steps that were in flight when it was allocated are
-    processed (T36.1).
+    processed (T36.1). ``resumed``: whether a step names the requests that it resumed before those that go on, or behind them;
+    their blocks are stored in that order (T26).
     """
 
     mode: Literal["eager", "lazy"] = "eager"
@@ -29,6 +30,7 @@ class Offload:
     flush: Literal["first", "before_forward"] = "first"
     store_submission: Literal["same_step", "next_step"] = "same_step"
     hold_loads: bool = False
+    resumed: Literal["first", "last"] = "first"
 
 
 CHOICES: dict[str, tuple[object, ...]] = {
@@ -36,6 +38,7 @@ CHOICES: dict[str, tuple[object, ...]] = {
     "flush": ("first", "before_forward"),
     "store_submission": ("same_step", "next_step"),
     "hold_loads": (False, True),
+    "resumed": ("first", "last"),
 }
 
 

@@ -172,7 +172,11 @@ def taken_instead(moment: Moment, action: Allocate, hints: Hints) -> tuple[int, 
     if unknown and hints.references is not None:
         used = set(instead.values())
         held = [block for block in moment.before.pool.free if hints.references[block] and block not in used]
-        instead.update(zip(unknown, held, strict=False))
+        # A block that both took is the same one: the order in which they were free before is not that in which they were taken.
+        same = {block: block for block in unknown if hints.references[block] and block not in used}
+        instead.update(same)
+        others = (block for block in held if block not in same)
+        instead.update(zip((block for block in unknown if block not in same), others, strict=False))
     wanted = distinct(record.taken, instead)
     return () if wanted == record.taken else wanted
 

@@ -28,7 +28,7 @@ PROFILE_VALUES: dict[str, tuple[str, ...]] = {
     name: get_args(kind) for name, kind in get_type_hints(Profile).items() if name != "name"
 }
 """Every profile field with its values (3.1)."""
-OFFLOAD = ("flush", "store_submission", "hold_loads")
+OFFLOAD = ("flush", "store_submission", "hold_loads", "resumed")
 """Policies of the worker of a host tier, fields of ``Offload``."""
 FLAGS = ("defer_block_free", "shared_prefix_checkpoint", "async_outputs")
 """Policies that are on or off, fields of a configuration."""

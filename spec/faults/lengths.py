@@ -109,6 +109,7 @@ LENGTHS: dict[str, int] = {
     "M-HIT-6": 6,
     "M-GEO-7": 8,
     "M-HIT-7": 21,
+    "M-HIT-8": 6,
     "M-DIV-4": 7,
     "M-CKPT-2": 27,
     "M-CKPT-3": 23,

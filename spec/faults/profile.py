@@ -126,6 +126,14 @@ FAULTS: tuple[Fault, ...] = (
         scopes=("fa2-m4-st2-n4", "many-n2"),
     ),
     Fault(
+        "M-HIT-8",
+        "a run that fills no window is aligned before it gives up its EAGLE unit, and again behind it",
+        "docs/findings/short-runs.md",
+        ("HB-15",),
+        profile=("short_runs", "align"),
+        scopes=("fa2-w2-n2-eagle",),
+    ),
+    Fault(
         "M-HIT-7",
         "a class that drops lowers the candidate, and what others matched behind the old one counts as matched behind it",
         "walks (C-16)",

@@ -257,7 +257,7 @@ LAWS: tuple[Law, ...] = (
         faults=("M-DIV-2",),
         on=(Lookup,),
         check=_attention_was_lost,
-        bent_by=(("empty_window", "one_block"),),
+        bent_by=(("empty_window", "one_block"), ("short_runs", "align")),
     ),
     Law(
         id="CA-5",

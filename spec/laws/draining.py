@@ -426,6 +426,7 @@ LAWS: tuple[Law, ...] = (
             ("checkpoint_tail", "first"),
             ("void_drops", "without_drop"),
             ("empty_window", "one_block"),
+            ("short_runs", "align"),
             ("finish_tail", "prompt"),
             ("finish_tail_groups", "first"),
         ),

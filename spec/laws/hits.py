@@ -283,10 +283,15 @@ LAWS: tuple[Law, ...] = (
         sentence="The joint hit is the greatest aligned boundary within the limit at which every group can resume and those "
         "that owe an EAGLE drop also match what they give up.",
         source="vLLM 0.33.0",
-        faults=("M-HIT-2", "M-HIT-4", "M-HIT-5", "M-PUB-36", "M-HIT-6", "M-HIT-7"),
+        faults=("M-HIT-2", "M-HIT-4", "M-HIT-5", "M-PUB-36", "M-HIT-6", "M-HIT-7", "M-HIT-8"),
         on=(Lookup,),
         check=_hit_is_the_greatest,
-        bent_by=(("attention_limit", "current"), ("void_drops", "without_drop"), ("empty_window", "one_block")),
+        bent_by=(
+            ("attention_limit", "current"),
+            ("void_drops", "without_drop"),
+            ("empty_window", "one_block"),
+            ("short_runs", "align"),
+        ),
     ),
     Law(
         id="CA-6",

@@ -357,6 +357,7 @@ LAWS: tuple[Law, ...] = (
         faults=("M-DUP-1", "M-DUP-2"),
         on=(BuildMetadata, Finish),
         check=_stored_once,
+        bent_by=(("positional_ids", "accumulated"),),
     ),
     Law(
         id="HO-8",

@@ -220,6 +220,8 @@ def host_text(offload: Offload) -> str:
         parts.append("stores begin in the next step")
     if offload.hold_loads:
         parts.append("loads wait for steps in flight")
+    if offload.resumed != "first":
+        parts.append("resumed requests come last")
     return " with ".join((parts[0], " and ".join(parts[1:]))) if parts[1:] else parts[0]
 
 

@@ -34,9 +34,24 @@ def _lookup(scheduler: Scheduler, call: Call, operation: Operation) -> None:
 
 
 def _diverges(world: World, local: int, blocks: Sequence[Sequence[int]]) -> bool:
-    """Tell whether a recorded hit is divergent (T12): the list of a group that is no full attention does not reach its end."""
-    ends = zip(world.config.groups, world.config.sizes, blocks, strict=True)
-    return any(group.kind != "full_attention" and len(own) < -(-local // size) for group, size, own in ends)
+    """Tell whether a recorded hit is divergent (T12): a group that is no full attention does not reach its end.
+
+    Its list is too short, or the last state of a recurrent group stands for a boundary inside the same block.
+    """
+    for index, (group, size, own) in enumerate(zip(world.config.groups, world.config.sizes, blocks, strict=True)):
+        if group.kind == "full_attention":
+            continue
+        if len(own) < -(-local // size) or (index in world.config.recurrent and not _stands_for(world, index, own, local)):
+            return True
+    return False
+
+
+def _stands_for(world: World, group: int, blocks: Sequence[int], boundary: int) -> bool:
+    """Tell whether the last of these blocks has a key of a boundary in a group, or there is none."""
+    depth = world.prefixes.depth
+    return not blocks or any(
+        (depth[node], own, block) == (boundary, group, blocks[-1]) for node, own, _, block in world.pool.entries
+    )
 
 
 def _lookup_external(scheduler: Scheduler, call: Call, operation: Operation) -> None:

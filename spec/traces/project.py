@@ -15,7 +15,7 @@ from kvproof.core.offload.state import NONE, Host, Load, Queued, Store
 from kvproof.core.pool import NO_KEY, NULL_BLOCK, Pool
 from kvproof.core.world import Request, Status, World
 from kvproof.spec.traces.format import Config as RecordedConfig
-from kvproof.spec.traces.format import Header, HostConfig
+from kvproof.spec.traces.format import Header, HostConfig, SchedulerConfig
 
 KINDS = {
     "full_attention": "full_attention",
@@ -74,9 +74,9 @@ def model_config(header: Header, profile: Profile) -> Config:
         num_draft_tokens=config.num_draft_tokens,
         events=config.host is not None and config.host.events,
         connectors=tuple(connector.divergent for connector in config.connectors or ()),
-        defer_block_free=config.host is not None and batches > 1,
+        defer_block_free=(config.host is not None or bool(config.connectors)) and batches > 1,
         max_steps_in_flight=batches,
-        offload=None if config.host is None else offload(config.host),
+        offload=None if config.host is None else offload(config.host, config.scheduler),
         profile=profile,
     )
 
@@ -97,9 +97,10 @@ def largest_prefill(header: Header) -> int | None:
     return config.max_step_tokens if config.max_step_tokens < most_tokens(header) else None
 
 
-def offload(host: HostConfig) -> Offload:
-    """Return the settings of a recorded host tier."""
-    return Offload(host.mode, host.num_blocks, host.workers)
+def offload(host: HostConfig, scheduler: SchedulerConfig | None = None) -> Offload:
+    """Return the settings of a recorded host tier. The steps of the first runner name resumed requests behind running ones."""
+    last = scheduler is not None and scheduler.runner == "v1"
+    return Offload(host.mode, host.num_blocks, host.workers, resumed="last" if last else "first")
 
 
 def resolved_differences(config: Config, recorded: RecordedConfig) -> list[tuple[str, object, object]]:

@@ -142,6 +142,7 @@ def facts(config: Config) -> dict[str, Any]:
         "workers": 0 if host is None else host.workers,
         "eagle": config.use_eagle,
         "drafts": config.num_draft_tokens,
+        "limit_cuts_padding": scheduler is not None and 0 < scheduler.long_prefill_token_threshold <= config.num_draft_tokens,
         "policy": "" if scheduler is None else scheduler.policy,
         "runner": "" if scheduler is None else scheduler.runner,
         "batches": 1 if scheduler is None else scheduler.concurrent_batches,

@@ -106,6 +106,29 @@ def test_sliding_window_aligned_to_the_scheduler_block() -> None:
 
 
 @pytest.mark.parametrize(
+    ("rule", "window", "keyed", "hit"),
+    [
+        ("drop", 32, (4, 8, 12, 16, 20), (16, [4, 8, 12, 16])),
+        ("align", 32, (4, 8, 12, 16, 20), (8, [4, 8])),
+        ("align", 32, (4, 8, 12), (0, [])),
+        ("drop", 32, (4, 8, 12), (8, [4, 8])),
+        ("align", 8, (12, 16, 20), (16, [0, 0, 12, 16])),  # the window is filled
+        ("align", 16, (4, 8, 12, 16, 20), (16, [4, 8, 12, 16])),  # exactly
+        ("align", 17, (4, 8, 12, 16, 20), (16, [4, 8, 12, 16])),
+        ("align", 18, (4, 8, 12, 16, 20), (8, [4, 8])),  # one token more: a fifth block is missing
+    ],
+)
+def test_a_run_that_fills_no_window_is_cut_once(
+    rule: Any, window: int, keyed: tuple[int, ...], hit: tuple[int, list[int]]
+) -> None:
+    """HB-15, C-77: what is cut to A is the run behind the EAGLE drop; 0.33.0 cuts it in front of the drop, too."""
+    groups = (Group(FA, 8), Group(SWA, 4, window=window))
+    config = configure(groups, use_eagle=True, profile=evolve(SOUND, short_runs=rule))
+    attention = [8, 16][: hit[0] // 8]
+    assert joint(config, 29, (8, 16, 24), keyed)[:2] == (hit[0], [attention, hit[1]])
+
+
+@pytest.mark.parametrize(
     ("num_tokens", "keyed", "hit", "entries"),
     [
         (16, (4, 8, 12), 12, [0, 0, 12]),  # limit 15: the chunk of 8..15, its first block hit

@@ -110,7 +110,10 @@ class Calls:
         *_: Any,
         **__: Any,
     ) -> dict[str, Any]:
-        """The result of an allocation: blocks of a table that are neither adopted nor new were taken for external tokens."""
+        """The result of an allocation: blocks of a table behind the adopted ones, and not new, were taken for external tokens.
+
+        By their places: a block that was found and not adopted, because a window has passed it, may have been taken anew.
+        """
         del num_new_tokens, num_new_computed_tokens, num_lookahead_tokens
         if result is None:
             return {"admitted": False, "new_blocks": None, "external_blocks": None}
@@ -120,8 +123,8 @@ class Calls:
             adopted = external if new_computed_blocks is None else ids(new_computed_blocks.blocks)
             for group, manager in enumerate(self.reader.managers):
                 table = manager.req_to_blocks.get(request.request_id, ())
-                known = {*new[group], *adopted[group]}
-                external[group] = [block.block_id for block in table if not block.is_null and block.block_id not in known]
+                behind = table[len(adopted[group]) :]
+                external[group] = [block.block_id for block in behind if not block.is_null and block.block_id not in new[group]]
         return {"admitted": True, "new_blocks": new, "external_blocks": external}
 
     def cache(self, request: Any, num_computed_tokens: int, *_: Any, **__: Any) -> dict[str, Any]:

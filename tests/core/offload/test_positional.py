@@ -119,9 +119,10 @@ def test_a_nulled_entry_without_a_key_is_passed() -> None:
     assert driver.cursors(0) == [3, 3]
 
 
-def test_new_and_resumed_requests_come_before_continuing_ones() -> None:
-    """The store side sees admitted requests first, then resumed ones, then those that go on (T26)."""
-    driver = Hosted(hosted(Group(FULL, 4)))
+@pytest.mark.parametrize(("resumed", "stored"), [("first", [1, 2, 3]), ("last", [1, 3, 2])])
+def test_new_and_resumed_requests_come_before_continuing_ones(resumed: Any, stored: list[int]) -> None:
+    """The store side sees admitted requests first, then resumed ones, then those that go on (T26, C-78)."""
+    driver = Hosted(hosted(Group(FULL, 4), offload=Offload(num_blocks=20, resumed=resumed)))
     for request, token in ((9, 2), (1, 1), (0, 5)):
         driver.submit(request, (token,) * 6)
     driver.chunk(9, 4)
@@ -138,7 +139,7 @@ def test_new_and_resumed_requests_come_before_continuing_ones() -> None:
     assert [entry.request for entry in driver.world.plan.scheduled] == [0, 1, 2]
     assert [driver.tables(request)[0][0] for request in range(3)] == [3, 2, 1]
     driver.dispatch()
-    assert stored_with_last_plan(driver) == [1, 2, 3]
+    assert stored_with_last_plan(driver) == stored
 
 
 def test_a_full_host_delays() -> None:

@@ -20,6 +20,7 @@ from kvproof.core.errors import ConfigError
         ({"flush": "last"}, {}, "offload.flush"),
         ({"store_submission": "later"}, {}, "offload.store_submission"),
         ({"hold_loads": "yes"}, {}, "offload.hold_loads"),
+        ({"resumed": "never"}, {}, "offload.resumed"),
         ({"hold_loads": 0}, {}, "offload.hold_loads"),
         ({"hold_loads": 1}, {"defer_block_free": True}, "offload.hold_loads"),
         ({}, {"caching": False}, "caching"),

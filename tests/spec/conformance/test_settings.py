@@ -46,7 +46,7 @@ def test_candidates_are_what_a_configuration_does_not_have() -> None:
     assert not {"removed_event=last_copy", "retention=none", "defer_block_free=false", "flush=first"} & texts
     assert "flush=before_forward" not in texts
     hosted = {setting.text for setting in settings.candidates(configure(PAIR, offload=Offload()))}
-    assert {"flush=before_forward", "store_submission=next_step", "hold_loads=true"} <= hosted - texts
+    assert {"flush=before_forward", "store_submission=next_step", "hold_loads=true", "resumed=last"} <= hosted - texts
     assert "hold_loads=false" not in hosted
 
 

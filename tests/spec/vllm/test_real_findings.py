@@ -1,0 +1,117 @@
+"""Findings of docs/findings on real releases: the smallest case of each, run and judged."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kvproof.spec import laws as all_laws
+from kvproof.spec.traces.format import ConnectorConfig
+from kvproof.spec.vllm import releases, runs, scripts
+from kvproof.spec.vllm.process import ReleaseProcess
+from kvproof.spec.vllm.runs import Case
+from kvproof.spec.vllm.scope_parts import Scope, configured, full, mamba, sliding
+
+pytestmark = pytest.mark.vllm
+
+FIRST = tuple(range(1, 10))
+OTHER = tuple(range(100, 109))
+WINDOW = tuple(range(1, 30))
+"""Prompts: of two blocks and a token, another such one, and one of 29 tokens."""
+
+
+@pytest.fixture(scope="module")
+def process(request):
+    """The process of a release; KVPROOF_TEST_RELEASES may hold releases that are already unpacked."""
+    version = getattr(request, "param", "0.33.0")
+    unpacked = os.environ.get("KVPROOF_TEST_RELEASES")
+    with ReleaseProcess(releases.find(str(Path(unpacked) / version) if unpacked else version)) as process:
+        yield process
+
+
+def play(process, config, script):
+    """Return the outcome of a script, judged by all laws, with its recording."""
+    return runs.play(process, Case(Scope(config.name, config), scripts.checked(script)), all_laws.ALL, keep=True)
+
+
+def calls(outcome, op):
+    """Return the results of all calls of a kind, in order."""
+    rows = [json.loads(line) for line in outcome.lines.splitlines()[1:]]
+    return [call["result"] for row in rows for call in row["result"].get("calls", ()) if call["op"] == op]
+
+
+RESENT = [["submit", WINDOW, 1, 0], ["settle"], ["submit", WINDOW, 1, 0], ["settle"]]
+
+
+@pytest.mark.parametrize(("ranks", "block"), [(1, 8), (2, 4)])
+def test_a_run_that_fills_no_window_loses_a_multiple_of_the_alignment(process, ranks, block):
+    """short-runs.md: 16 tokens can be resumed, 8 are hit; the followed profile says so, too."""
+    config = configured(
+        "short-runs", full(block), sliding(4, 32), ranks=ranks, budget=64, eagle=True, drafts=1, retention=None, room=3.0
+    )
+    outcome = play(process, config, RESENT)
+    assert [found["local"] for found in calls(outcome, "lookup")] == [0, 8]
+    assert outcome.differences == 0
+    breach = outcome.broken("HB-15")
+    assert breach is not None
+    assert breach.bent
+    assert {"expected": "16", "actual": "8"}.items() <= dict(breach.values).items()
+
+
+def test_a_run_that_fills_its_window_loses_nothing(process):
+    """short-runs.md: the same blocks under a window of two of them."""
+    config = configured("long-runs", full(8), sliding(4, 8), budget=64, eagle=True, drafts=1, retention=None, room=3.0)
+    outcome = play(process, config, RESENT)
+    assert [found["local"] for found in calls(outcome, "lookup")] == [0, 16]
+    assert outcome.broken("HB-15") is None
+
+
+def padded(limit):
+    """A full hit beside a running request, two drafts and a limit of long prefills."""
+    config = configured("threshold", full(4), drafts=2, length=40, budget=16, threshold=limit, room=4.0)
+    decodes = [["step"], ["update", 0]] * 5
+    script = [
+        ["submit", FIRST, 1, 0],
+        ["settle"],
+        ["submit", OTHER, 9, 0],
+        *decodes,
+        ["submit", FIRST, 1, 0],
+        ["step"],
+        ["settle"],
+    ]
+    return config, script
+
+
+@pytest.mark.parametrize("process", ["0.29.0", "0.33.0"], indirect=True)
+def test_a_padded_admission_is_cut_and_the_engine_asserts(process):
+    """padded-threshold.md: the limit cuts the padding, and a padded request must have one token and all drafts."""
+    outcome = play(process, *padded(2))
+    assert outcome.failure.startswith("AssertionError")
+    assert outcome.broken("LV-9") is not None
+    assert outcome.refused == ""
+
+
+@pytest.mark.parametrize("process", ["0.28.0", "0.33.0"], indirect=True)
+def test_a_padded_admission_within_the_limit_runs(process):
+    """padded-threshold.md: 0.33.0 with a limit of all the drafts and the token; 0.28.0 with any."""
+    outcome = play(process, *padded(3 if process.release.version == "0.33.0" else 2))
+    assert outcome.failure == ""
+    assert outcome.broken("LV-9") is None
+
+
+@pytest.mark.parametrize("process", ["0.26.0", "0.33.0"], indirect=True)
+@pytest.mark.parametrize(("blocks", "raised"), [(4, "ValueError: Cannot get 1 free blocks from the pool"), (5, "")])
+def test_an_external_hit_takes_a_block_more_than_predicted(process, blocks, raised):
+    """external-demand.md: a prompt alone in the pool, one block short."""
+    config = configured("demand", full(4), mamba(4), length=24, budget=8, connectors=(ConnectorConfig(False, 8),))
+    outcome = play(
+        process,
+        msgspec.structs.replace(config, num_device_blocks=1 + blocks),
+        [["submit", tuple(range(1, 13)), 1, 0], ["step"]],
+    )
+    assert outcome.failure == raised
+    assert (outcome.broken("LV-9") is None) == (not raised)
