@@ -21,7 +21,7 @@ from kvproof.spec.conformance.adapter import (
     Shows,
     State,
 )
-from kvproof.spec.conformance.oracle import Oracle, Verdict
+from kvproof.spec.conformance.oracle import LawFinding, Oracle, Verdict
 from kvproof.spec.conformance.reference import ALL, ModelAdapter
 from kvproof.spec.conformance.shadow import Shadow
 from kvproof.spec.engines import scopes
@@ -216,3 +216,16 @@ def test_parts_of_a_host_state_may_be_missing() -> None:
         pool = evolve(right.state.host.pool, references=None)
         oracle.observe(action, evolve(right, state=evolve(right.state, host=evolve(right.state.host, pool=pool))))
     assert "host references" in oracle.finding("CP-1").reason
+
+
+def test_a_law_that_was_hidden_once_does_not_hold() -> None:
+    """However often it was judged: it may have been broken where nobody could look."""
+    finding = LawFinding(laws.ALL[0], judged=1000)
+    assert finding.verdict is Verdict.HOLDS
+    finding.hidden["references"] += 1
+    assert finding.verdict is Verdict.UNDETERMINED
+    assert "references (1 times)" in finding.reason
+    finding.hidden.clear()
+    finding.unjudged = "nobody asked"
+    assert finding.verdict is Verdict.UNDETERMINED
+    assert LawFinding(laws.ALL[0]).verdict is Verdict.UNDETERMINED
