@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -220,12 +221,12 @@ def test_parts_of_a_host_state_may_be_missing() -> None:
 
 def test_a_law_that_was_hidden_once_does_not_hold() -> None:
     """However often it was judged: it may have been broken where nobody could look."""
-    finding = LawFinding(laws.ALL[0], judged=1000)
-    assert finding.verdict is Verdict.HOLDS
-    finding.hidden["references"] += 1
-    assert finding.verdict is Verdict.UNDETERMINED
-    assert "references (1 times)" in finding.reason
-    finding.hidden.clear()
-    finding.unjudged = "nobody asked"
-    assert finding.verdict is Verdict.UNDETERMINED
-    assert LawFinding(laws.ALL[0]).verdict is Verdict.UNDETERMINED
+    law = laws.ALL[0]
+    found = [
+        LawFinding(law, judged=1000),
+        LawFinding(law, judged=1000, hidden=Counter(references=1)),
+        LawFinding(law, judged=1000, unjudged="nobody asked"),
+        LawFinding(law),
+    ]
+    assert [finding.verdict for finding in found] == [Verdict.HOLDS, *[Verdict.UNDETERMINED] * 3]
+    assert "references (1 times)" in found[1].reason
