@@ -95,7 +95,7 @@ def attempt(world: World, action: Action) -> Moment:
     return Moment(world, action, record, None, after)
 
 
-def describe_crash(error: Exception) -> str:
+def describe_crash(error: BaseException) -> str:
     """Return type and text of an exception and where in the package it was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {'/'.join(Path(frames[-1].filename).parts[-2:])}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""

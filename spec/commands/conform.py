@@ -19,7 +19,9 @@ from rich.text import Text
 from kvproof.spec import laws as all_laws
 from kvproof.spec import output
 from kvproof.spec.commands.check import wide_console
+from kvproof.spec.conformance.adapter import AdapterError
 from kvproof.spec.exits import ExitCode, UserError
+from kvproof.spec.judge import describe_crash
 from kvproof.spec.progress import Shown
 from kvproof.spec.vllm import baseline, matrix, pages, releases, runs, scopes
 from kvproof.spec.vllm.baseline import Entry
@@ -366,27 +368,30 @@ def adapter(
 ) -> ExitCode:
     """Judge the adapter MODULE:ATTRIBUTE, an object or something that returns one when it is called without arguments.
 
-    Exit 0: every law holds. Exit 2: a law is refuted. Exit 3: no law is refuted, but one that was asked for, or all of them, is
-    undetermined.
+    Exit 0: no law is refuted, and at least one holds. Exit 2: a law is refuted. Exit 3: no law is refuted, but one that was
+    asked for, or all of them, is undetermined, or the adapter could not be judged properly (a `problem:`).
     """
     from kvproof.spec.conformance import api
 
     subject = _loaded(target)
-    report = api.check_all_laws(
-        subject,  # type: ignore[arg-type]  # what it is, is found out by using it
-        laws=laws or None,
-        scopes=names or None,
-        seed=seed,
-        walks=walks,
-        steps=steps,
-        policies=policies,
-        isolation=isolation,
-    )
+    try:
+        report = api.check_all_laws(
+            subject,  # type: ignore[arg-type]  # what it is, is found out by using it
+            laws=laws or None,
+            scopes=names or None,
+            seed=seed,
+            walks=walks,
+            steps=steps,
+            policies=policies,
+            isolation=isolation,
+        )
+    except AdapterError as error:
+        raise UserError(f"{target} cannot be judged: {error}") from error
     click.echo(json.dumps(report.as_dict(), indent=1, sort_keys=True) if as_json else report.text())
     if report.refuted:
         return ExitCode.REFUTED
     open_laws = [law for law in report.laws if law.verdict.value == "undetermined"]
-    if open_laws and (laws or len(open_laws) == len(report.laws)):
+    if report.problems or (open_laws and (laws or len(open_laws) == len(report.laws))):
         return ExitCode.UNDETERMINED
     return ExitCode.HOLDS
 
@@ -396,16 +401,31 @@ def _loaded(target: str) -> object:
     module, _, attribute = target.partition(":")
     if not module or not attribute:
         raise UserError(f"{target!r}: name a module and an attribute of it, such as my_package.my_adapter:Adapter")
-    try:
-        found: object = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not module.startswith(error.name):
-            raise
-        raise UserError(f"{target}: there is no module {error.name}; is its folder on PYTHONPATH?") from error
+    found: object = _imported(target, module)
     for name in attribute.split("."):
         try:
             found = getattr(found, name)
         except AttributeError:
             raise UserError(f"{target}: {module} has no {attribute}") from None
-    made = isinstance(found, type) or (callable(found) and not hasattr(found, "perform"))
-    return found() if made and callable(found) else found
+    if not isinstance(found, type) and (not callable(found) or hasattr(found, "perform")):
+        return found
+    try:
+        return found()
+    except Exception as error:
+        raise UserError(f"{target} cannot be called without arguments: {describe_crash(error)}") from error
+    except SystemExit as error:
+        raise UserError(f"{target} ended the program (exit status {error.code}) instead of returning an adapter") from error
+
+
+def _imported(target: str, module: str) -> object:
+    """Import a module. Raises UserError for one that is not there or cannot be imported."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and module.startswith(error.name):
+            raise UserError(f"{target}: there is no module {error.name}; is its folder on PYTHONPATH?") from error
+        raise UserError(f"{target}: {module} cannot be imported: {error}") from error
+    except Exception as error:
+        raise UserError(f"{target}: {module} cannot be imported: {describe_crash(error)}") from error
+    except SystemExit as error:
+        raise UserError(f"{target}: {module} ended the program (exit status {error.code}) when it was imported") from error

@@ -117,6 +117,8 @@ def _pinned(world: World, action: act.LookupExternal, record: Record) -> World:
     known = ground_host.pending_of(host, action.request)
     if record.external and (known is None or (known.length, known.lists) != (record.external, record.lists)):
         host = evolve(host, pending=(*others, PendingHit(action.request, action.start, record.external, record.lists)))
+    elif not record.external and known is not None:
+        host = evolve(host, pending=others)
     return evolve(world, host=_noted(host, record))
 
 

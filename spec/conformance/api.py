@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from attrs import evolve
 
+from kvproof.spec import judge, near
 from kvproof.spec import laws as all_laws
-from kvproof.spec import near
 from kvproof.spec.conformance import examples, settings
 from kvproof.spec.conformance.adapter import Adapter, AdapterError, Shows
 from kvproof.spec.conformance.isolation import LIMIT, Died, guarded
@@ -90,7 +90,9 @@ def check_all_laws(
 
 def _check(adapter: object) -> None:
     """Refuse what is no adapter, with what is missing. Raises AdapterError."""
-    missing = [name for name in ("name", "shows", "null_block", "start", "perform") if not hasattr(adapter, name)]
+    if isinstance(adapter, type):
+        raise AdapterError(f"{adapter.__name__} is a class: an adapter is an object, such as {adapter.__name__}()")
+    missing = [name for name in ("name", "shows", "null_block", "start", "perform") if not _has(adapter, name)]
     if missing:
         raise AdapterError(
             f"{type(adapter).__name__} is no adapter: it has no {', no '.join(missing)} (kvproof.spec.conformance)"
@@ -100,6 +102,21 @@ def _check(adapter: object) -> None:
         raise AdapterError(
             f"the adapter's shows are {shows!r}: a frozenset of Shows is needed, such as frozenset({{Shows.TABLES}})"
         )
+    name, null_block = getattr(adapter, "name", None), getattr(adapter, "null_block", None)
+    if not isinstance(name, str) or not name:
+        raise AdapterError(f"the adapter's name is {name!r}: a text is needed, reports and files are named by it")
+    if not isinstance(null_block, int):
+        raise AdapterError(
+            f"the adapter's null_block is {null_block!r}: the id of the placeholder in tables is needed, a number"
+        )
+
+
+def _has(adapter: object, name: str) -> bool:
+    try:
+        return hasattr(adapter, name)
+    except Exception as error:
+        words = f"{type(adapter).__name__} is no adapter: its {name} raises {judge.describe_crash(error)}"
+        raise AdapterError(words) from error
 
 
 # --- what to do ---------------------------------------------------------------------------------------------------

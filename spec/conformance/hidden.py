@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn, cast
+
+if TYPE_CHECKING:
+    from kvproof.spec.laws.base import Moment
 
 
 class NotShown(BaseException):
@@ -34,6 +37,12 @@ class Hidden:
 def what_of(hidden: Hidden) -> str:
     """Return the name of what is hidden."""
     return cast(str, object.__getattribute__(hidden, "_what"))
+
+
+def guessed(moment: Moment) -> str:
+    """Return what is not shown without which a moment is nothing but a guess, empty if it is none."""
+    before: object = moment.before
+    return what_of(before) if type(before) is Hidden else ""
 
 
 def is_hidden(value: object) -> bool:

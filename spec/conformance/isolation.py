@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkContext, ForkProcess
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from attrs import define, field
 
@@ -86,9 +87,16 @@ class Direct:
             self.adapter.start(config)
 
     def perform(self, action: Action) -> Observation:
-        """Perform one action. Raises Died, AdapterError."""
+        """Perform one action. Raises Died, AdapterError.
+
+        What is shown is copied: an implementation may show its own lists, and they change with the next action.
+        """
         with _escaping():
-            return _observed(self.adapter.perform(action))
+            shown = _performed(self.adapter, action)
+            try:
+                return cast(Observation, pickle.loads(pickle.dumps(shown)))
+            except Exception as error:
+                raise AdapterError(_unsendable(error)) from error
 
     def geometry(self, config: Config) -> Geometry:
         """Return the sizes that the implementation derives. Raises Unsupported, Died, AdapterError."""
@@ -105,8 +113,26 @@ def _escaping() -> Iterator[None]:
         yield
     except (Unsupported, AdapterError):
         raise
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise  # the user's
+    except BaseException as error:  # what ends a process (SystemExit) or a test (pytest.skip) must not end this one
         raise Died("raised", f"raised {judge.describe_crash(error)}") from error
+
+
+def _performed(adapter: Adapter, action: Action) -> Observation:
+    """Return what an adapter shows of an action. Raises AdapterError, and whatever it lets escape."""
+    try:
+        return _observed(adapter.perform(action))
+    except Unsupported as error:
+        # Taken for a start that is refused, it would leave out the scope and everything that was found in it.
+        raise AdapterError(
+            f"{type(action).__name__} raised Unsupported ({error}): only start refuses a configuration; an action that is not "
+            "performed gives Observation(refusal=...)"
+        ) from error
+
+
+def _unsendable(error: Exception) -> str:
+    return f"what it shows cannot be sent to another process: {type(error).__name__}: {error}"
 
 
 def _observed(answer: object) -> Observation:
@@ -177,12 +203,16 @@ class Isolated:
         assert pipe is not None
         try:
             pipe.send(request)
-            if not pipe.poll(limit):
-                self.close()
-                raise Died("hung", f"did not answer within {limit:g} s")
-            kind, answer = pipe.recv()
+            answered = pipe.poll(limit)
+            kind, answer = pipe.recv() if answered else ("hung", None)
         except (EOFError, OSError) as error:
             raise Died("died", self._last_words()) from error
+        except Exception as error:
+            self.close()
+            raise AdapterError(_unsendable(error)) from error
+        if kind == "hung":
+            self.close()
+            raise Died("hung", f"did not answer within {limit:g} s")
         if kind == "answer":
             return answer
         raise {"unsupported": Unsupported, "wrong": AdapterError}[kind](answer) if kind != "raised" else Died("raised", answer)
@@ -234,18 +264,23 @@ def _serve(adapter: Adapter, pipe: Connection[Any, Any], other_end: Connection[A
     other_end.close()
     os.setsid()  # what the adapter starts ends with it, and an interrupt from the keyboard reaches the parent alone
     multiprocessing.current_process().daemon = False  # the adapter may start processes
+    with suppress(OSError):
+        os.dup2(2, 1)  # what the adapter prints must not stand in the middle of a report
+    own = os.getpid()
     while True:
         try:
             request = pipe.recv()
         except (EOFError, OSError):
             return
         kind, answer = _answer(adapter, *request)
+        if os.getpid() != own:
+            os._exit(0)  # a process that the adapter forked came out of it: it has nobody to answer
         try:
             pipe.send((kind, answer))
         except OSError:
             return
         except Exception as error:
-            pipe.send(("wrong", f"what it shows cannot be sent to another process: {type(error).__name__}: {error}"))
+            pipe.send(("wrong", _unsendable(error)))
 
 
 def _answer(adapter: Adapter, what: str, argument: Any) -> tuple[str, Any]:
@@ -254,11 +289,13 @@ def _answer(adapter: Adapter, what: str, argument: Any) -> tuple[str, Any]:
             adapter.start(argument)
             return "answer", None
         if what == "perform":
-            return "answer", _observed(adapter.perform(argument))
+            return "answer", _performed(adapter, argument)
         return "answer", _geometry(adapter, argument)
     except Unsupported as error:
         return "unsupported", str(error)
     except AdapterError as error:
         return "wrong", str(error)
-    except Exception as error:
+    except SystemExit:
+        raise
+    except BaseException as error:
         return "raised", f"raised {judge.describe_crash(error)}"

@@ -11,10 +11,11 @@ from kvproof.core.config import Config
 from kvproof.core.errors import Refusal
 from kvproof.spec import judge
 from kvproof.spec.conformance.adapter import AdapterError, Shows, Unsupported
-from kvproof.spec.conformance.hidden import NotShown
+from kvproof.spec.conformance.hidden import NotShown, guessed
 from kvproof.spec.conformance.isolation import Died
 from kvproof.spec.conformance.oracle import LawFinding, Oracle
 from kvproof.spec.conformance.play import Crash, Point, Run, Runs, Unrepeatable, crash_of
+from kvproof.spec.conformance.shadow import MOVING
 from kvproof.spec.engines import drain, players, rules
 from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
@@ -65,8 +66,10 @@ class Judging:
 
     def moment(self, moment: Moment, position: int) -> list[Violation]:
         """Judge one action. A crash breaks LV-9 if the action is a legal one; of another one see ``guard``."""
-        crash = crash_of(moment)
+        crash = None if guessed(moment) else crash_of(moment)
         if crash is not None:
+            if isinstance(moment.action, MOVING) and Shows.TRANSFERS not in self.oracle.shows:
+                return []
             if judge.attempt(moment.before, moment.action).refusal is not None:
                 return []
             return self._note(rules.TOTALITY, [crashed(crash)], position)
@@ -82,10 +85,10 @@ class Judging:
 
     def guard(self, point: Point, position: int) -> list[Violation]:
         """Judge an action that the model refuses by the rule that it must be refused and change nothing."""
-        if all(law.id != rules.GUARD for law in self.oracle.laws):
-            return []
         moment, before = point.moment, point.before
         assert moment is not None
+        if all(law.id != rules.GUARD for law in self.oracle.laws) or guessed(moment):
+            return []
         assert before is not None, "the beginning is no action"
         name = type(moment.action).__name__
         self.oracle.finding(rules.GUARD).unjudged = ""
@@ -104,7 +107,7 @@ class Judging:
 
         The position of a violation is -1, but where the implementation crashed on the way: there that of its last action.
         """
-        begin = start or self.runs.begin
+        begin = strictly(start or self.runs.begin)
         found: list[Violation] = []
         for law in self.oracle.laws:
             if law.check is None and law.check_config is None and law.id != GUARD.id:
@@ -160,6 +163,18 @@ class Judging:
         if all(known.id != law for known in self.oracle.laws):
             return []
         return self.oracle.add(law, evidence, position)
+
+
+def strictly(start: players.Start) -> players.Start:
+    """Return how runs begin that may not go where only a guess leads: what is judged there needs what is not shown."""
+
+    def begin(config: Config) -> players.Player:
+        run = start(config)
+        if isinstance(run, Run):
+            run.strict = True
+        return run
+
+    return begin
 
 
 def crashed(refusal: Refusal) -> Evidence:

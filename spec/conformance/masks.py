@@ -18,6 +18,7 @@ from kvproof.core.offload.state import Host, Load
 from kvproof.core.pool import Pool
 from kvproof.core.records import Record
 from kvproof.core.world import GroupState, Hit, Plan, Request, Step, World
+from kvproof.spec import ground
 from kvproof.spec.conformance.adapter import Shows
 from kvproof.spec.conformance.hidden import Hidden
 
@@ -95,6 +96,8 @@ LOST: dict[type[Action], frozenset[str]] = {
 
 What an open plan holds is known again once it is drained; bytes and internals stay unknown.
 """
+WAITING = "handoffs that wait"
+"""Shown or not: what an implementation publishes is its own, so that it cannot be predicted."""
 UNFOLLOWED = "what becomes of a step that the model refuses"
 _INTERNAL: tuple[str, ...] = (
     *("partial_index", "partial_source", "allocated", "retired", "tail_block", "tail_boundary"),
@@ -149,9 +152,10 @@ class Mask:
             changes["contents"] = Hidden(what)
         if self.lost or self.lacks(Shows.TABLES, Shows.INTERNALS, Shows.KEYS, Shows.REFERENCES, Shows.HITS):
             changes["requests"] = tuple(self._request(request) for request in world.requests)
-        if world.hit is not None and self.lacks(Shows.HITS):
+        looked = None if world.hit is None else ground.request_of(world, world.hit.request)
+        if world.hit is not None and self.lacks(Shows.HITS) and not (looked is not None and looked.skip_reading):
             changes["hit"] = self._hit(world.hit)
-        if self.lost or self.lacks(Shows.COPIES, Shows.ZEROED, Shows.HANDOFFS, Shows.TRANSFERS, *DERIVED):
+        if self.lost or self.absent or self.lacks(Shows.COPIES, Shows.ZEROED, Shows.HANDOFFS, Shows.TRANSFERS, *DERIVED):
             changes["plan"] = self._plan(world.plan)
         if self.lacks(Shows.COPIES, Shows.ZEROED, Shows.TRANSFERS):
             changes["steps"] = tuple(self._step(step) for step in world.steps)
@@ -183,7 +187,9 @@ class Mask:
         return evolve(pool, **changes) if changes else pool
 
     def _request(self, request: Request) -> Request:
-        hits: dict[str, Any] = {"junction": Hidden(Shows.HITS.value)} if self.lacks(Shows.HITS) else {}
+        hits: dict[str, Any] = (
+            {"junction": Hidden(Shows.HITS.value)} if self.lacks(Shows.HITS) and not request.skip_reading else {}
+        )
         return evolve(request, groups=tuple(self._state(state) for state in request.groups), **hits)
 
     def _state(self, state: GroupState) -> GroupState:
@@ -211,6 +217,8 @@ class Mask:
         what = self.lacks(Shows.TABLES) or (UNFOLLOWED if PLAN in self.lost else "")
         if what:
             changes |= {name: Hidden(what) for name in ("copies", "zero", "handoffs")}
+        if WAITING in self.absent:
+            changes["handoffs"] = Hidden(WAITING)
         if self.config.offload is not None and self.lacks(Shows.TRANSFERS):
             changes |= {name: Hidden(Shows.TRANSFERS.value) for name in ("store", "load")}
         return evolve(plan, **changes) if changes else plan
@@ -261,12 +269,16 @@ class Mask:
 
     # --- records ------------------------------------------------------------------------------------------------------
 
-    def record(self, action: Action, record: Record, unsure: Iterable[str] = ()) -> Record:
-        """Return a record in which everything is hidden that is not shown; ``unsure``: fields that the adapter left out."""
+    def record(self, action: Action, record: Record, unsure: Iterable[str] = (), told: bool = False) -> Record:
+        """Return a record in which everything is hidden that is not shown; ``unsure``: fields that the adapter left out;
+        ``told``: something else tells whether an allocation was admitted.
+        """
         changes: dict[str, Any] = {
             name: Hidden(capability.value)
             for name, capability in FIELDS.get(type(action), {}).items()
-            if capability not in self.shows and (self.config.children or capability not in OF_CONNECTORS)
+            if capability not in self.shows
+            and not (told and name == "admitted")
+            and (self.config.children or capability not in OF_CONNECTORS)
         }
         if self.config.events and self.lacks(Shows.EVENTS):
             changes["events"] = Hidden(Shows.EVENTS.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from operator import index
 from typing import TYPE_CHECKING
 
 from attrs import define, field
@@ -37,10 +38,11 @@ class Blocks:
         self._name(self.null, 0)
 
     def inward(self, block: int) -> int:
-        """Return the model's id of a block of the implementation."""
+        """Return the model's id of a block of the implementation. Raises TypeError for what is no number."""
         known = self._inward.get(block)
         if known is not None:
             return known
+        block = index(block)
         for number in (block - self.null, block):
             if 0 < number < self.num_blocks and number not in self._outward:
                 return self._name(block, number)

@@ -12,19 +12,21 @@ from kvproof.core.actions import Action
 from kvproof.core.config import Config, Profile
 from kvproof.spec.conformance import sizes
 from kvproof.spec.conformance.adapter import Geometry, Observation, Shows
-from kvproof.spec.conformance.hidden import NotShown
+from kvproof.spec.conformance.certainty import TELLING
+from kvproof.spec.conformance.hidden import NotShown, guessed
 from kvproof.spec.conformance.shadow import Seen, Shadow
-from kvproof.spec.engines import rules
 from kvproof.spec.judge import Violation, refuted
-from kvproof.spec.laws import rows
+from kvproof.spec.laws import requests, rows
 from kvproof.spec.laws.base import Findings, Law, Moment
 
 OF_THE_WORKER: frozenset[str] = frozenset(law.id for law in rows.LAWS)
 """Laws about the worker's rows themselves. All others are about what the manager gave the worker: where no rows are shown they
 are judged with rows of a sound worker."""
-NEEDED: tuple[Shows, ...] = (Shows.HITS, Shows.ADMISSION)
-"""Without these nobody knows how many tokens a request has computed, or whether it was admitted: the run cannot be followed,
-and nothing that a law says of it can be trusted."""
+
+
+OF_THE_COUNT: frozenset[str] = frozenset(law.id for law in requests.LAWS)
+"""Laws about what requests have computed and in flight. If nothing tells what was admitted, they would judge the oracle's own
+count."""
 
 
 class Verdict(Enum):
@@ -123,11 +125,6 @@ class Oracle:
         self.shadow = Shadow(self.config, self.shows, self.null_block, self._profile, partial=self._partial)
         self.position = 0
 
-    @property
-    def unfollowed(self) -> str:
-        """What is not shown without which no run can be followed, empty if nothing is missing."""
-        return next((capability.value for capability in NEEDED if capability not in self.shows), "")
-
     def outward(self, action: Action) -> Action:
         """Return an action of the followed world in the implementation's block ids."""
         return self.shadow.outward(action)
@@ -146,9 +143,10 @@ class Oracle:
         if laws is None:
             laws = tuple(law for law in self.laws if law.check is not None and (not law.on or type(moment.action) in law.on))
             self._by_action[type(moment.action)] = laws
-        if self.unfollowed:
+        guess = guessed(moment)
+        if guess:
             for law in laws:
-                self._found[law.id].hidden[self.unfollowed] += 1
+                self._found[law.id].hidden[guess] += 1
             return []
         bare: Moment | None = None
         found: list[Violation] = []
@@ -168,13 +166,19 @@ class Oracle:
             except Exception as error:
                 self._found[law.id].hidden[f"a state that it can make sense of ({type(error).__name__}: {error})"] += 1
                 continue
+            if findings is not None and law.id in OF_THE_COUNT and not TELLING & self.shows:
+                self._found[law.id].hidden[Shows.ADMISSION.value] += 1
+                continue
             found += self._note(law, findings, self.position, self.shadow.config)
         return found
 
     def configuration(self, geometry: Geometry) -> list[Violation]:
-        """Judge the sizes that an implementation derives from the configuration, as far as it shows them."""
+        """Judge the sizes that an implementation derives from the configuration, as far as it shows them.
+
+        Raises AdapterError.
+        """
         found: list[Violation] = []
-        config = sizes.with_geometry(self.shadow.config, geometry)
+        config = sizes.with_geometry(self.shadow.config, sizes.checked(self.shadow.config, geometry))
         for law in self.laws:
             if law.id not in self._asked or law.check_config is None:
                 continue
@@ -199,10 +203,6 @@ class Oracle:
 
     def add(self, law: str, findings: Findings, position: int = -1) -> list[Violation]:
         """Take in what a law said of a whole run that another judge made (``check_run``, ``check_end``)."""
-        if self.unfollowed and law not in rules.SENTENCES:
-            if findings is not None:
-                self._found[law].hidden[self.unfollowed] += 1
-            return []
         return self._note(self._found[law].law, findings, position, self.shadow.config)
 
     def cannot(self, law: str, reason: str) -> None:

@@ -14,7 +14,7 @@ from kvproof.core.prefixes import Prefixes
 from kvproof.core.world import DeferredFree, GroupState, Phase, Request, Status, Worker, World
 from kvproof.spec import ground, ground_host
 from kvproof.spec.conformance import answers
-from kvproof.spec.conformance.adapter import HostState, Pin, PoolState, RequestState, State, Transfer
+from kvproof.spec.conformance.adapter import AdapterError, HostState, Pin, PoolState, RequestState, State, Transfer
 from kvproof.spec.conformance.differences import Noting
 from kvproof.spec.conformance.names import Blocks
 from kvproof.spec.conformance.reading import KeyRow, Lists, Reader
@@ -124,16 +124,20 @@ class Overriding:
                 )
                 request = evolve(request, groups=groups)
         if shown.num_cached is not None:
-            counts = tuple([NO_KEY if count is None else count for count in shown.num_cached])
+            counts = self.reader.counts(f"{name} num_cached", shown.num_cached)
             if noting.differs(f"{name} num_cached", tuple([state.num_cached for state in request.groups]), counts):
                 groups = tuple(evolve(state, num_cached=count) for state, count in zip(request.groups, counts, strict=True))
                 request = evolve(request, groups=groups)
         for field in ("computed", "in_flight"):
             value = getattr(shown, field)
+            if value is not None and not isinstance(value, int):
+                raise AdapterError(f"{name} {field} = {value!r}: a number of tokens is needed")
             if value is not None and noting.differs(f"{name} {field}", getattr(request, field), value):
                 request = evolve(request, **{field: value})
         if shown.status is not None:
-            status = STATUS[shown.status]
+            status = STATUS.get(shown.status)
+            if status is None:
+                raise AdapterError(f"{name} status = {shown.status!r}: one of {', '.join(STATUS)} is needed")
             if noting.differs(f"{name} status", request.status, status):
                 request = evolve(request, status=status)
         return request

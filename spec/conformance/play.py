@@ -7,6 +7,7 @@ again reads them there; only where it goes another way the adapter is started an
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from attrs import Factory, define, field
 
@@ -14,7 +15,9 @@ from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.errors import ContractBroken
 from kvproof.core.world import World, new_world
+from kvproof.spec.conformance import certainty
 from kvproof.spec.conformance.adapter import Observation
+from kvproof.spec.conformance.hidden import Hidden, NotShown, guessed
 from kvproof.spec.conformance.isolation import Died, Direct, Isolated
 from kvproof.spec.conformance.shadow import Seen, Shadow
 from kvproof.spec.laws.base import Moment
@@ -83,6 +86,8 @@ class Run:
 
     runs: Runs
     point: Point
+    strict: bool = False
+    """Whether it may not go where only a guess leads."""
 
     @property
     def world(self) -> World:
@@ -103,14 +108,26 @@ class Run:
         return point.moment if point.seen is None else point.seen.followed
 
     def act(self, action: Action) -> Moment:
-        """Perform one action. A crash is a refusal of its own kind, and so is everything behind it."""
+        """Perform one action. A crash is a refusal of its own kind, and so is everything behind it.
+
+        Raises NotShown if the run is ``strict`` and what comes of the action hangs on what is not shown.
+        """
+        if self.strict:
+            self._refrain(certainty.unsure(self.point.world, action, self.runs.adapter.shows))
         self.point = self.runs.step(self.point, action)
         assert self.point.moment is not None
+        if self.strict:
+            self._refrain(guessed(self.point.moment))
         return self.point.moment
+
+    @staticmethod
+    def _refrain(guess: str) -> None:
+        if guess:
+            raise NotShown(guess)
 
     def again(self) -> Run:
         """Return a run that has come to the same point."""
-        return Run(self.runs, self.point)
+        return Run(self.runs, self.point, self.strict)
 
 
 @define(slots=True, eq=False)
@@ -164,9 +181,11 @@ class Runs:
         except Died as died:
             self._live = None
             words = f"{died.words} {'to' if died.how == 'hung' else 'at'} {lines.action_text(action)}"
-            moment = Moment(point.world, action, None, Crash(words, ended=died.how), point.world)
+            before: Any = Hidden(shadow.guess) if shadow.guess else point.world
+            moment = Moment(before, action, None, Crash(words, ended=died.how), point.world)
             dead = Point(point.config, point.world, point, moment, dead=words)
-            self.crashes.append(dead)
+            if not shadow.guess:
+                self.crashes.append(dead)
             return dead
         refused = seen.followed.refusal is not None
         if point.before is None and refused and not seen.differences and point.world != shadow.world:

@@ -46,6 +46,7 @@ BLOCKS: dict[str, tuple[int, ...]] = {
     "outcomes": (2,),
 }
 """Where the rows of a field have block ids."""
+OF_REQUESTS: frozenset[Shows] = frozenset((Shows.TABLES, Shows.INTERNALS))
 FLAT = frozenset(("taken", "adopted", "zeroed", "destinations", "store_device", "store_host", "load_device", "load_host"))
 NESTED = frozenset(("lists", "new_blocks", "external_blocks", "offered"))
 COUNTED: tuple[str, ...] = tuple(field.name for field in fields(Counters))
@@ -66,9 +67,12 @@ class Projection:
         host = world.host
         return State(
             device=self.pool("device", world.pool, world.prefixes, self.shows),
-            requests={request.request: self.request(request) for request in world.requests},
+            requests={request.request: self.request(request) for request in world.requests}
+            if OF_REQUESTS & self.shows
+            else None,
             host=None if host is None else self.host(host, world.prefixes),
             rows=self.rows(world) if Shows.ROWS in self.shows else None,
+            handoffs=self._field("handoffs", world.plan.handoffs, world.prefixes) if Shows.HANDOFFS in self.shows else None,
         )
 
     def pool(self, tier: str, pool: Pool, table: Prefixes, shows: frozenset[Shows]) -> PoolState:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from operator import index
+from typing import Any, TypeVar, cast, get_type_hints
 
 from attrs import define, field
 
 from kvproof.core.actions import Action, AppendRows, EvictBlocks
 from kvproof.core.config import Config
+from kvproof.core.pool import NO_KEY
 from kvproof.core.prefixes import Prefixes
-from kvproof.core.records import NONE, Event
+from kvproof.core.records import NONE, Event, Record
 from kvproof.spec.conformance.adapter import AdapterError, Announcement, Key
 from kvproof.spec.conformance.names import Blocks, Digests
 
@@ -46,7 +48,7 @@ class Reader:
             for block, count in shown.items():
                 here = blocks.inward(block)
                 if here < len(counts):
-                    counts[here] = count
+                    counts[here] = index(count)
             return tuple(counts)
 
         return self._once((id(blocks), "references"), shown, read)
@@ -66,16 +68,42 @@ class Reader:
             rows = known[1]
             return table, rows
         found = []
-        for key in shown:
-            table, node = self.digests.node(table, key.prefix, key.boundary)
-            found.append((node, key.group, blocks.inward(key.block), key.primary))
+        try:
+            for key in shown:
+                self._check(key)
+                table, node = self.digests.node(table, key.prefix, key.boundary)
+                found.append((node, key.group, blocks.inward(key.block), key.primary))
+        except (TypeError, ValueError, AttributeError) as error:
+            raise unreadable("keys", shown, error) from error
         rows = tuple(sorted(found, key=lambda row: row[:2]))
         self._memo[(id(blocks), "keys")] = (shown, rows)
         return table, rows
 
+    def _check(self, key: Key) -> None:
+        """Check that a key is one of a group, at a boundary that a request could have. Raises AdapterError."""
+        if not 0 <= index(key.group) < len(self.config.groups):
+            raise AdapterError(f"{key!r}: there is no group {key.group} (they count from 0)")
+        # A prefix that nobody ever had becomes a path of so many tokens.
+        if not 0 <= index(key.boundary) <= FARTHEST + self.config.max_model_len:
+            raise AdapterError(
+                f"{key!r}: no request has {key.boundary} tokens: the longest one has {self.config.max_model_len}"
+            )
+        if not isinstance(key.prefix, str):
+            raise AdapterError(f"{key!r}: a prefix is named by what prefix_id gives, got {key.prefix!r}")
+
     def tables(self, request: int, shown: Sequence[Sequence[int]]) -> Lists:
         """Return the tables of a request."""
         return self._once(("tables", request), shown, lambda: self.device.lists_inward(shown))
+
+    def counts(self, what: str, shown: Sequence[int | None]) -> tuple[int, ...]:
+        """Return a count per group, that of a group without one included (None)."""
+        try:
+            found = tuple([NO_KEY if count is None else index(count) for count in shown])
+        except TypeError as error:
+            raise unreadable(what, shown, error) from error
+        if len(found) != len(self.config.groups):
+            raise AdapterError(f"{what} = {shown!r}: one count per group is needed, {len(self.config.groups)} in all")
+        return found
 
     def rows(self, shown: Mapping[int, Sequence[Sequence[int]]]) -> dict[int, Lists]:
         """Return the worker's rows by number; their entries may be smaller than blocks (2.5)."""
@@ -84,14 +112,20 @@ class Reader:
         def entry(block: int) -> int:
             return self.device.inward(block // factor) * factor + block % factor
 
-        return {row: tuple(tuple(entry(block) for block in blocks) for blocks in lists) for row, lists in shown.items()}
+        try:
+            return {row: tuple(tuple(entry(block) for block in blocks) for blocks in lists) for row, lists in shown.items()}
+        except (TypeError, ValueError, AttributeError) as error:
+            raise unreadable("rows", shown, error) from error
 
-    def _once(self, part: object, shown: object, read: Callable[[], T]) -> T:
+    def _once(self, part: tuple[object, object], shown: object, read: Callable[[], T]) -> T:
         """Return what was read of a part before if the very same object is shown again."""
         known = self._memo.get(part)
         if known is not None and known[0] is shown:
             return cast(T, known[1])
-        value = read()
+        try:
+            value = read()
+        except (TypeError, ValueError, AttributeError) as error:
+            raise unreadable(part[0] if isinstance(part[0], str) else str(part[1]), shown, error) from error
         self._memo[part] = (shown, value)
         return value
 
@@ -114,12 +148,15 @@ class Reader:
                 else:
                     found[name] = self._field(name, value)
             except (TypeError, ValueError, AttributeError) as error:
-                raise AdapterError(f"{name} = {value!r} cannot be read as the field of a record: {error}") from error
+                raise unreadable(name, value, error) from error
         return table, found
 
     def blocks(self, shown: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
         """Return those of some fields of an answer that are there; they hold block ids and no prefixes."""
-        return {name: self._field(name, shown[name]) for name in names if name in shown}
+        try:
+            return {name: self._field(name, shown[name]) for name in names if name in shown}
+        except (TypeError, ValueError, AttributeError) as error:
+            raise unreadable(" or ".join(names), [shown.get(name) for name in names], error) from error
 
     def _field(self, name: str, value: Any) -> Any:
         if name in _BLOCKS:
@@ -128,6 +165,13 @@ class Reader:
             return self.host.all_inward(value)
         if name in _LISTS:
             return None if value is None else self.device.lists_inward(value)
+        if name in _NUMBERS:
+            return index(value)
+        if name in _FLAGS:
+            return _flag(value)
+        width = _WIDTHS.get(name)
+        if width is not None and any(len(row) != width for row in value):
+            raise ValueError(f"its rows have {width} entries")
         places = _ROWS.get(name)
         if places is None:
             return value
@@ -179,6 +223,29 @@ class Reader:
         return action
 
 
+def unreadable(what: str, shown: object, error: Exception) -> AdapterError:
+    """Return the error of a part that is shown and cannot be read."""
+    text = repr(shown)
+    text = text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+    return AdapterError(f"{what} = {text} cannot be read: {error}")
+
+
+def _flag(value: Any) -> bool | None:
+    """Return a truth value. None: it is not known. Raises ValueError for what only passes for one, such as a text."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str) or value not in (0, 1):
+        raise ValueError("True or False is needed")
+    return bool(value)
+
+
+LONGEST = 200
+"""Characters of a value in an error."""
+FARTHEST = 1 << 16
+"""Tokens beyond the longest request at which a key may stand before it is nonsense: laws look at it until then."""
+_HINTS = get_type_hints(Record)
+_NUMBERS = frozenset(name for name, hint in _HINTS.items() if hint is int)
+_FLAGS = frozenset(name for name, hint in _HINTS.items() if hint in (bool, bool | None))
 _BLOCKS = frozenset(("taken", "adopted", "zeroed", "destinations", "store_device", "load_device"))
 _HOST_BLOCKS = frozenset(("store_host", "load_host"))
 _LISTS = frozenset(("lists", "new_blocks", "external_blocks", "offered"))
@@ -192,4 +259,6 @@ _ROWS: dict[str, tuple[int, ...]] = {
     "outcomes": (2,),
 }
 """Where the rows of a field have block ids."""
+_WIDTHS = {"relocated": 4, "copies": 3, "handoffs": 4, "reads": 5, "tails": 3, "pairs": 4, "outcomes": 5, "scheduled": 2}
+"""Entries of the rows of a field."""
 _HOST_PLACE = {"pairs": 3}

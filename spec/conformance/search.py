@@ -9,23 +9,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
+from random import Random
 
 from attrs import define, evolve, field, frozen
 
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.errors import ConfigError
-from kvproof.spec.conformance import settings
-from kvproof.spec.conformance.adapter import Unsupported
+from kvproof.core.world import Phase, World
+from kvproof.spec.conformance import certainty, settings
+from kvproof.spec.conformance.adapter import Shows, Unsupported
 from kvproof.spec.conformance.differences import Difference
-from kvproof.spec.conformance.hidden import NotShown
+from kvproof.spec.conformance.hidden import NotShown, guessed
 from kvproof.spec.conformance.isolation import Died, Direct, Isolated
 from kvproof.spec.conformance.judging import GUARD, Judging, crashed
 from kvproof.spec.conformance.oracle import LawFinding
 from kvproof.spec.conformance.play import Crash, Point, Runs, crash_of
 from kvproof.spec.conformance.settings import Explainer, Setting
 from kvproof.spec.conformance.shadow import Shadow
-from kvproof.spec.engines import rules, shrink
+from kvproof.spec.engines import disabled, enabled, rules, shrink
 from kvproof.spec.engines.scopes import Scope
 from kvproof.spec.engines.walk import DISABLED_EVERY, Walker
 from kvproof.spec.judge import Violation, refuted
@@ -37,6 +39,9 @@ HOST_STEPS = 500
 """With a host tier it takes longer until something was stored, lost on the device and asked for again."""
 SHRINK_RUNS = 500
 SHRINK_ACTIONS = 40_000
+OVERLONG_EVERY = 9
+"""So often a row is appended to past its end, if rows are shown."""
+ROWS_LAW = "TB-11"
 HUNG = "hung"
 MOST_HANGS = 3
 """After so many hangs, each of which takes the whole limit, nothing more is tried."""
@@ -124,6 +129,8 @@ class Search:
         searched = Searched(scope)
         try:
             config = settings.configured(scope.config(), self.declared)
+            if not certainty.TELLING & self.adapter.shows:
+                config = certainty.roomy(config, scope.limits(config))
         except ConfigError as error:
             searched.skipped = f"not with what is declared: {error}"
             return searched
@@ -160,18 +167,28 @@ class Search:
         run = self.runs.begin(config)
         limits = scope.limits(config)
         walker = Walker.of(config, limits, f"{self.seed}/{scope.name}/{number}")
+        offer = certainty.Offer(walker, self.adapter.shows)
+        rows = Random(f"{self.seed}/{scope.name}/{number}/rows")
         kept: list[Action] = []
         searched.walks += 1
         for tried in range(1, steps + 1):
             legal = not (self._probes() and tried % DISABLED_EVERY == 0)
             world, before = run.world, run.point
             try:
-                action = walker.propose(world) if legal else walker.disabled(world)
+                overlong = self._overlong(world, rows) if legal and tried % OVERLONG_EVERY == 0 else None
+                probe = overlong if legal else offer.disabled(world)
+                legal = probe is None
+                action = probe or offer.propose(world)
+            except certainty.NothingToOffer:
+                break
             except Exception as error:
                 searched.stopped[f"no action could be drawn for the followed world: {type(error).__name__}: {error}"] += 1
                 return
             moment = run.act(action)
             searched.actions += 1
+            if guessed(moment):
+                judging.moment(moment, len(kept))
+                break
             found = judging.moment(moment, len(kept))
             if legal:
                 walker.observe(run.followed)
@@ -199,6 +216,15 @@ class Search:
         for violation in found:
             crash = self.runs.crashes[before] if violation.position >= 0 else None
             self._note(scope, config, kept if crash is None else crash.actions(), [violation], True)
+
+    def _overlong(self, world: World, random: Random) -> Action | None:
+        """Return an append past the end of a worker's row, if rows are shown and there is one: it must be refused (TB-11)."""
+        if Shows.ROWS not in self.adapter.shows or world.phase is not Phase.IDLE or ROWS_LAW in self.broken:
+            return None
+        rows = enabled.free_rows(world)
+        if not rows or all(law.id != ROWS_LAW for law in self.laws):
+            return None
+        return random.choice(disabled.overlong(world, random.choice(rows)))
 
     def _probes(self) -> bool:
         """Tell whether actions are tried that must be refused: not if nobody asks, or it is known that they are not."""

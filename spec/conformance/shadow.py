@@ -6,7 +6,7 @@ difference from the model is no violation by itself: the laws look at what was o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from attrs import define, evolve, fields_dict, frozen
@@ -22,11 +22,11 @@ from kvproof.core.offload import choosing
 from kvproof.core.records import Record
 from kvproof.core.world import Phase, Status, World, new_world
 from kvproof.spec import ground
-from kvproof.spec.conformance import answers, override, predict
+from kvproof.spec.conformance import answers, certainty, override, predict
 from kvproof.spec.conformance.adapter import AdapterError, HostState, Observation, PoolState, Shows, State
 from kvproof.spec.conformance.differences import Difference, Noting
 from kvproof.spec.conformance.hidden import Hidden, is_hidden
-from kvproof.spec.conformance.masks import FIELDS, LOST, PLAN, REQUIRED, Mask
+from kvproof.spec.conformance.masks import FIELDS, LOST, PLAN, REQUIRED, WAITING, Mask
 from kvproof.spec.conformance.override import Overriding
 from kvproof.spec.conformance.reading import Lists, Reader
 from kvproof.spec.laws.base import Moment
@@ -75,6 +75,8 @@ class Shadow:
     reader: Reader
     _overriding: Overriding
     _partial: bool
+    guess: str
+    """The capability that a decision of the past hangs on: from there on the run is a guess. Empty if there is none."""
     _judged: World
     _looked: bool
 
@@ -99,7 +101,7 @@ class Shadow:
         mask = Mask.of(config, shows)
         self.config, self.shows, self.world, self.mask, self.reader = config, mask.shows, world, mask, reader
         self._overriding, self._judged, self._looked = Overriding(reader), mask.world(world), False
-        self._partial = partial
+        self._partial, self.guess = partial, ""
 
     def outward(self, action: Action) -> Action:
         """Return an action of the followed world as the implementation has to be given it: in its own block ids."""
@@ -110,13 +112,15 @@ class Shadow:
         if not self._partial:
             self._check(action, observation)
         noting, problems = Noting(), []
-        predicted = self._leniently(action, observation, self._predict(action, observation), noting)
+        predicted = self._predict(action, observation)
+        admitted = self._admitted(action, predicted, observation)
+        predicted = self._leniently(action, observation, predicted, admitted, noting)
         refusal = _refusal(action, predicted, observation, self.shows)
         start = predicted.after
         if observation.refusal is None and predicted.refusal is not None:
             noting.differs("refusal", predicted.refusal.message, None)
             problems.append(f"the model refuses it: {predicted.refusal.message}")
-            if isinstance(action, act.Allocate) and admitted_by(self.world, action, observation) is False:
+            if admitted is False:
                 start = evolve(self.world, hit=None)
             else:
                 start = carried_on(self.world, action)
@@ -125,12 +129,16 @@ class Shadow:
             noting.differs("refusal", None, observation.refusal)
             start = self.world
         elif isinstance(action, act.Allocate):
-            start = self._decided(action, predicted, observation)
+            start = self._decided(action, predicted, admitted)
+        if not self._partial:
+            self._check_requests(action, start, observation.state)
         followed, judged = self._states(start, observation.state, noting)
         whole = shown = None
         if refusal is None:
-            followed, judged, whole, shown = self._answer(action, predicted, observation, followed, judged, noting)
-        moment = self._masked(action, shown, refusal, judged)
+            followed, judged, whole, shown = self._answer(action, predicted, observation, admitted, followed, judged, noting)
+        if observation.refusal is None and not self.guess:
+            self.guess = self._guessed(action, predicted, admitted)
+        moment = self._guess(action) if self.guess else self._masked(action, shown, refusal, judged)
         told = predicted.refusal if is_hidden(refusal) else refusal
         complete = Moment(self.world, action, whole, told, followed)
         self.world = followed
@@ -138,14 +146,14 @@ class Shadow:
 
     # --- prediction ---------------------------------------------------------------------------------------------------
 
-    def _leniently(self, action: Action, observation: Observation, predicted: Moment, noting: Noting) -> Moment:
+    def _leniently(
+        self, action: Action, observation: Observation, predicted: Moment, admitted: bool | None, noting: Noting
+    ) -> Moment:
         """Return what the model makes of an action that the implementation performed and the model put off or failed at."""
         refusal, record = predicted.refusal, predicted.record
         if observation.refusal is not None or not isinstance(action, act.Allocate | act.Output):
             return predicted
-        put_off = isinstance(action, act.Allocate) and record is not None and record.admitted is False
-        if put_off and isinstance(action, act.Allocate):
-            put_off = admitted_by(self.world, action, observation) is True
+        put_off = record is not None and record.admitted is False and admitted is True
         if not put_off and not isinstance(refusal, ContractBroken):
             return predicted
         other = predict.leniently(self.world, action, self._hints(action, observation))
@@ -177,16 +185,45 @@ class Shadow:
             result = self.reader.blocks(observation.result, ("store_host", "store_device"))
         return predict.Hints(result, tables, references)
 
-    def _decided(self, action: act.Allocate, predicted: Moment, observation: Observation) -> World:
+    def _decided(self, action: act.Allocate, predicted: Moment, admitted: bool | None) -> World:
         """Return the world after an allocation that the implementation admitted or not, whatever the model would have done."""
         record = predicted.record
-        admitted = admitted_by(self.world, action, observation)
         if record is None or admitted is None or admitted == record.admitted:
             return predicted.after
         if not admitted:
             return evolve(self.world, hit=None)
         self._lose(action)
         return carried_on(self.world, action)
+
+    def _admitted(self, action: Action, predicted: Moment, observation: Observation) -> bool | None:
+        """Tell whether an allocation was admitted, by its answer, status or tables; None if none of them says so."""
+        if not isinstance(action, act.Allocate) or observation.refusal is not None:
+            return None
+        known = admitted_by(self.world, action, observation)
+        if known is not None or Shows.ADMISSION in self.shows:
+            return known
+        said = (self._declared(observation.state).requests or {}).get(action.request)
+        before = ground.request_of(self.world, action.request)
+        if said is not None and said.tables is not None and before is not None:
+            tables = tuple(state.table for state in before.groups)
+            known = certainty.by_tables(tables, self.reader.tables(action.request, said.tables), predicted, action)
+        return known
+
+    def _guessed(self, action: Action, predicted: Moment, admitted: bool | None) -> str:
+        """Return the capability without which what came of an action is a guess, empty if it is none."""
+        if Shows.HITS not in self.shows and certainty.hangs_on_a_hit(self.world, action):
+            return Shows.HITS.value
+        if Shows.ADMISSION in self.shows:
+            return ""
+        if isinstance(action, act.Allocate):
+            known = admitted is not None or certainty.must_be_admitted(self.world, action, predicted.record)
+            return "" if known else Shows.ADMISSION.value
+        return certainty.unsure(self.world, action, self.shows)
+
+    def _guess(self, action: Action) -> Moment:
+        """Return the moment of a run that is a guess: nothing of it can be judged."""
+        hidden: list[Any] = [Hidden(self.guess) for _ in range(4)]
+        return Moment(hidden[0], action, hidden[1], hidden[2], hidden[3])
 
     def _lose(self, action: Action) -> None:
         self.mask = evolve(self.mask, lost=self.mask.lost | LOST.get(type(action), frozenset()))
@@ -263,7 +300,14 @@ class Shadow:
     # --- the answer ---------------------------------------------------------------------------------------------------
 
     def _answer(
-        self, action: Action, predicted: Moment, observation: Observation, followed: World, judged: World, noting: Noting
+        self,
+        action: Action,
+        predicted: Moment,
+        observation: Observation,
+        admitted: bool | None,
+        followed: World,
+        judged: World,
+        noting: Noting,
     ) -> tuple[World, World, Record, Record]:
         """Return the worlds and the record with what the implementation answered in place, and the record as laws see it."""
         same = followed is judged
@@ -274,6 +318,8 @@ class Shadow:
             judged = evolve(judged, prefixes=table)
             followed = judged if same else evolve(followed, prefixes=table)
         record = predicted.record or Record(type(action).__name__)
+        if admitted is not None:
+            result = {**result, "admitted": admitted}
         changed = {name: value for name, value in result.items() if noting.differs(name, getattr(record, name), value)}
         sure = not noting.found and not self.mask.derived()
         left_out = [] if sure else [name for name in self._left_out(action) if name not in result]
@@ -286,7 +332,7 @@ class Shadow:
             now = answers.taken_in(judged, action, record, changed)
             followed = now if same else answers.taken_in(followed, action, record, changed)
             judged = now
-        return followed, judged, record, self.mask.record(action, record, left_out)
+        return followed, judged, record, self.mask.record(action, record, left_out, told=isinstance(action, act.Allocate))
 
     def _result(self, action: Action, observation: Observation) -> dict[str, object]:
         """Return the fields of an answer that a declared capability shows, or that every adapter may show."""
@@ -326,9 +372,12 @@ class Shadow:
 
     def _check(self, action: Action, observation: Observation) -> None:
         """Check that what is declared is shown. Raises AdapterError."""
+        _check_form(action, observation)
         if not self._looked:
             self._looked = True
             absent = _absent(self.config, self.shows, observation.state.host)
+            if Shows.HANDOFFS in self.shows and observation.state.handoffs is None:
+                absent.append(WAITING)
             self.mask = Mask.of(self.config, self.shows, absent)
             self.world = self._queued_as(observation.state)
             self._judged = self.mask.world(self.world)
@@ -341,13 +390,49 @@ class Shadow:
         if observation.refusal is not None:
             return
         for name, capability in REQUIRED.get(type(action), {}).items():
-            if capability in self.shows and name not in observation.result:
+            if capability in self.shows and observation.result.get(name) is None:
                 raise AdapterError(
                     f"{type(action).__name__}: the adapter declares {capability.value} and answers without {name!r}"
                 )
         if Shows.EVENTS in self.shows and self.config.events and "events" not in observation.result:
             raise AdapterError(
                 f"{type(action).__name__}: the adapter declares events and answers without them: show an empty list"
+            )
+
+    def _check_requests(self, action: Action, after: World, shown: State) -> None:
+        """Check that every live request is shown, if any part of one is declared. Raises AdapterError.
+
+        Of one that is left out the prediction would stand, and laws would judge it as if it had been shown.
+        """
+        if shown.requests is None or self.shows.isdisjoint((Shows.TABLES, Shows.INTERNALS)):
+            return
+        groups = len(self.config.groups)
+        for request in after.requests:
+            said = shown.requests.get(request.request)
+            if said is None:
+                raise AdapterError(
+                    f"{type(action).__name__}: request {request.request} is live and not shown: show all live requests, those "
+                    "that wait or are preempted included (with empty tables)"
+                )
+            if said.tables and len(said.tables) != groups:
+                raise AdapterError(
+                    f"{type(action).__name__}: request {request.request} is shown with {len(said.tables)} tables: there are "
+                    f"{groups} groups, and each has one"
+                )
+
+
+def _check_form(action: Action, observation: Observation) -> None:
+    """Check that an observation is made of what it says. Raises AdapterError."""
+    state = observation.state
+    for what, value, kind in (
+        ("state", state, State),
+        ("result", observation.result, Mapping),
+        ("state.device", getattr(state, "device", None), PoolState),
+        ("state.requests", getattr(state, "requests", None), Mapping | None),
+    ):
+        if not isinstance(value, kind):
+            raise AdapterError(
+                f"{type(action).__name__}: {what} is {value!r}, a {getattr(kind, '__name__', 'Mapping')} is needed"
             )
 
 
@@ -393,9 +478,13 @@ def _refusal(action: Action, predicted: Moment, observation: Observation, shows:
     """Return the refusal of the moment: the model's where both refuse; an unexpected one is a broken contract (LV-9)."""
     if observation.refusal is None:
         return None
-    needed = Shows.TRANSFERS if isinstance(action, MOVING) else Shows.HITS if isinstance(action, act.Allocate) else None
+    hosted = predicted.before.config.offload is not None
+    # A transfer that is only guessed may still mention the id of a new request.
+    needed = Shows.TRANSFERS if isinstance(action, MOVING) or (hosted and isinstance(action, act.Submit)) else None
+    if certainty.hangs_on_a_hit(predicted.before, action):
+        needed = Shows.HITS
     if needed is not None and needed not in shows:
-        # Whether the action was legal hangs on a hit or a transfer that is only guessed.
+        # Whether the action was legal hangs on it.
         return cast(Refusal, Hidden(needed.value))
     if predicted.refusal is not None:
         return predicted.refusal

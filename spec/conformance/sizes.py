@@ -8,7 +8,7 @@ from attrs import evolve
 
 from kvproof.core.config import Config
 from kvproof.spec import naive_hits
-from kvproof.spec.conformance.adapter import Geometry, Shows
+from kvproof.spec.conformance.adapter import AdapterError, Geometry, Shows
 from kvproof.spec.conformance.hidden import Hidden, NotShown
 from kvproof.spec.laws import capability
 from kvproof.spec.laws.base import Evidence, Law
@@ -55,6 +55,25 @@ def looks_at_sizes(law: Law, config: Config) -> bool:
     except NotShown:
         return True
     return False
+
+
+def checked(config: Config, geometry: Geometry) -> Geometry:
+    """Return a geometry that is made of numbers, one per group where there is one per group. Raises AdapterError."""
+    for name in ("sizes", "row_capacity", "offload_tokens_per_block"):
+        value: object = getattr(geometry, name)
+        if value is None:
+            continue
+        if not isinstance(value, tuple) or not all(isinstance(one, int) for one in value) or len(value) != len(config.groups):
+            raise AdapterError(
+                f"geometry.{name} is {value!r}: a tuple of {len(config.groups)} numbers is needed, one per group"
+            )
+    block = geometry.scheduler_block_size
+    if block is not None and (not isinstance(block, int) or block < 1):
+        raise AdapterError(f"geometry.scheduler_block_size is {block!r}: a positive number is needed")
+    for name in ("fine_grained", "divergent_hits"):
+        if getattr(geometry, name) not in (None, True, False):
+            raise AdapterError(f"geometry.{name} is {getattr(geometry, name)!r}: True or False is needed")
+    return geometry
 
 
 def offloaded(config: Config, geometry: Geometry) -> list[Evidence] | None:

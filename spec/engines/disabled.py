@@ -182,11 +182,11 @@ def _bad_rows(world: World) -> list[Attempt]:
     for row in free[:1]:
         found += [(act.AppendRows(row, nothing[1:]), out), (act.AppendRows(row, ((last,), *nothing[1:])), out)]
         found.append((act.AppendRows(row, (*nothing[1:], (-1,))), out))
-        found += [(action, (errors.RowCapacityExceeded,)) for action in _overlong(world, row)]
+        found += [(action, (errors.RowCapacityExceeded,)) for action in overlong(world, row)]
     return found
 
 
-def _overlong(world: World, row: int) -> list[Action]:
+def overlong(world: World, row: int) -> list[Action]:
     """One block too many: in one group alone, in one while the others take one, and in all."""
     groups = range(len(world.config.groups))
     rooms = [enabled.room(world, group, row) for group in groups]

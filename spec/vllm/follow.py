@@ -107,7 +107,10 @@ def follow(recording: Recording, laws: Sequence[Law], profile: Profile = VLLM_0_
     driver = Following(recording.name, config, Judge(()), early_outputs=False, oracle=oracle)
     for name, expected, recorded in project.resolved_differences(config, recording.config):
         driver.differ(name, expected, recorded)
-    oracle.configuration(recorded_geometry(recording.config))
+    try:
+        oracle.configuration(recorded_geometry(recording.config))
+    except AdapterError as error:
+        raise ReplayError(f"{recording.name}: the sizes in its header cannot be read: {error}") from error
     outcome = Followed(recording.name, config)
     performer = Scheduler(driver, recording.config, recorded_samples(recording))
     _perform(performer, recording, outcome)

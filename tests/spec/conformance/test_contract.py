@@ -11,7 +11,16 @@ from kvproof.core import actions as act
 from kvproof.core.errors import ContractBroken
 from kvproof.core.world import Phase
 from kvproof.spec import laws
-from kvproof.spec.conformance.adapter import AdapterError, Key, Observation, PoolState, Shows, State
+from kvproof.spec.conformance.adapter import (
+    AdapterError,
+    Geometry,
+    Key,
+    Observation,
+    PoolState,
+    RequestState,
+    Shows,
+    State,
+)
 from kvproof.spec.conformance.oracle import Oracle, Verdict
 from kvproof.spec.conformance.reference import ALL, ModelAdapter
 from kvproof.spec.conformance.shadow import Shadow
@@ -55,6 +64,96 @@ def test_an_answer_has_fields_of_a_record() -> None:
         Shadow(CONFIG, []).observe(SUBMIT, Observation({"blocks": ()}))
     with pytest.raises(AdapterError, match="cannot be read"):
         Shadow(CONFIG, [Shows.COPIES]).observe(act.Drain(), Observation({"copies": 3}))
+
+
+def shown_of(request: RequestState) -> State:
+    return State(requests={0: request})
+
+
+FORMS: tuple[tuple[Observation, str], ...] = (
+    (Observation(state=None), "state is None, a State is needed"),  # type: ignore[arg-type]
+    (Observation(result=None), "result is None, a Mapping is needed"),  # type: ignore[arg-type]
+    (Observation(state=State(requests=[])), r"state.requests is \[\], a Mapping"),  # type: ignore[arg-type]
+    (Observation(state=State(requests={})), "request 0 is live and not shown"),
+    (Observation(state=State(requests={"0": RequestState(((), ()))})), "request 0 is live and not shown"),  # type: ignore[dict-item]
+    (Observation(state=shown_of(RequestState(((1,),)))), "shown with 1 tables: there are 2 groups"),
+    (Observation(state=shown_of(RequestState((("1",), ())))), "tables = .* cannot be read: 'str'"),  # type: ignore[arg-type]
+    (Observation(state=shown_of(RequestState((None, ())))), "tables = .* cannot be read"),  # type: ignore[arg-type]
+    (Observation(state=shown_of(RequestState(((), ()), status="lost"))), "status = 'lost': one of waiting"),
+    (Observation(state=shown_of(RequestState(((), ()), computed="4"))), "computed = '4': a number of"),  # type: ignore[arg-type]
+)
+
+
+@pytest.mark.parametrize(("observation", "words"), FORMS, ids=[words for _, words in FORMS])
+def test_what_is_shown_can_be_read(observation: Observation, words: str) -> None:
+    with pytest.raises(AdapterError, match=words):
+        Shadow(CONFIG, [Shows.TABLES]).observe(SUBMIT, observation)
+
+
+KEYS: tuple[tuple[object, str], ...] = (
+    ((1, 2, 3), "keys = .* cannot be read"),
+    (Key(1, 2, 4, "0123456789ab"), "there is no group 2"),
+    (Key(1, 0, 10**9, "0123456789ab"), "no request has 1000000000 tokens"),
+    (Key(1, 0, -4, "0123456789ab"), "no request has -4 tokens"),
+    (Key(1, 0, None, "0123456789ab"), "keys = .* cannot be read"),  # type: ignore[arg-type]
+    (Key(1, 0, 4, b"0123456789ab"), "what prefix_id gives"),  # type: ignore[arg-type]
+)
+
+
+@pytest.mark.parametrize(("key", "words"), KEYS, ids=[words for _, words in KEYS])
+def test_keys_can_be_read(key: Any, words: str) -> None:
+    """A boundary without bounds would be a made-up prefix of so many tokens."""
+    with pytest.raises(AdapterError, match=words):
+        Shadow(CONFIG, [Shows.KEYS]).observe(SUBMIT, Observation(state=State(PoolState(keys=(key,)))))
+
+
+ANSWERS: tuple[tuple[str, object, str], ...] = (
+    ("local", "4", "local = '4' cannot be read"),
+    ("local", None, "answers without 'local'"),
+    ("diverged", "no", "diverged = 'no' cannot be read: True or False"),
+    ("diverged", 7, "diverged = 7 cannot be read: True or False"),
+    ("lists", (("1",), ()), "lists = .* cannot be read"),
+)
+
+
+@pytest.mark.parametrize(("name", "value", "words"), ANSWERS, ids=[words for _, _, words in ANSWERS])
+def test_answers_are_of_the_type_of_their_field(name: str, value: object, words: str) -> None:
+    shadow = Shadow(CONFIG, [Shows.HITS])
+    for action in (SUBMIT, act.BeginStep()):
+        shadow.observe(action, Observation())
+    answer: dict[str, object] = {"local": 0, "lists": ((), ())}
+    with pytest.raises(AdapterError, match=words):
+        shadow.observe(act.Lookup(0), Observation(answer | {name: value}))
+
+
+def test_rows_of_an_answer_have_all_their_entries() -> None:
+    shadow = Shadow(CONFIG, [Shows.COPIES])
+    shadow.observe(act.BeginStep(), Observation())
+    with pytest.raises(AdapterError, match=r"copies = \(\(1, 2\),\) cannot be read: its rows have 3 entries"):
+        shadow.observe(act.Drain(), Observation({"copies": ((1, 2),)}))
+
+
+def test_where_states_are_shown_at_times_a_request_may_be_left_out() -> None:
+    """A recording shows no request that was preempted before its first block, say."""
+    seen = Shadow(CONFIG, [Shows.TABLES], partial=True).observe(SUBMIT, Observation(state=State(requests={})))
+    assert [difference.what for difference in seen.differences] == ["live requests"]
+
+
+@pytest.mark.parametrize(
+    "geometry",
+    [
+        Geometry(sizes=()),
+        Geometry(sizes=("4", "4")),  # type: ignore[arg-type]
+        Geometry(row_capacity=(4,)),
+        Geometry(offload_tokens_per_block=[4, 4]),  # type: ignore[arg-type]
+        Geometry(scheduler_block_size=0),
+        Geometry(fine_grained="no"),  # type: ignore[arg-type]
+    ],
+    ids=str,
+)
+def test_sizes_are_numbers_one_per_group(geometry: Geometry) -> None:
+    with pytest.raises(AdapterError, match="is needed"):
+        Oracle(laws.ALL, CONFIG, [Shows.GEOMETRY]).configuration(geometry)
 
 
 def test_an_adapter_has_to_be_started() -> None:

@@ -16,7 +16,16 @@ from attrs import define, field
 
 from kvproof.core.actions import Action, BeginStep, Drain
 from kvproof.core.config import Config, Group, configure
-from kvproof.spec.conformance.adapter import Adapter, AdapterError, Geometry, Observation, Shows, Unsupported
+from kvproof.spec.conformance.adapter import (
+    Adapter,
+    AdapterError,
+    Geometry,
+    Observation,
+    PoolState,
+    Shows,
+    State,
+    Unsupported,
+)
 from kvproof.spec.conformance.isolation import Died, Direct, Isolated, guarded
 
 CONFIG = configure((Group("full_attention", 4),))
@@ -63,6 +72,36 @@ def stop() -> NoReturn:
     raise SystemExit(4)
 
 
+def interrupt() -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def skip() -> NoReturn:
+    pytest.skip("not today")
+
+
+def unsupported() -> NoReturn:
+    raise Unsupported("tired")
+
+
+def double() -> Observation:
+    os.fork()
+    return Observation()
+
+
+def nameless() -> Observation:
+    """Show an object of a class that only the process of the adapter has."""
+    made = type("Late", (), {})
+    made.__module__ = __name__
+    globals()["Late"] = made
+    return Observation({"copies": made()})
+
+
+def chatty() -> Observation:
+    os.write(1, b"hello from the adapter")
+    return Observation()
+
+
 def fault() -> None:
     faulthandler.disable()  # its report would stand among the output of the tests
     os.kill(os.getpid(), signal.SIGSEGV)
@@ -105,6 +144,8 @@ def test_it_runs_elsewhere_and_the_adapter_here_is_never_started(isolated: Calla
         (crash, "raised", "KeyError: 'block 7'"),
         (leave, "died", "exit status 3"),
         (stop, "died", "exit status 4"),
+        (interrupt, "raised", "KeyboardInterrupt"),
+        (skip, "raised", "Skipped: not today"),
         (fault, "died", "was killed by SIGSEGV"),
         (lambda: None, "raised", "AssertionError: as a release without checks would"),
     ],
@@ -215,3 +256,69 @@ def test_without_fork_it_falls_back_to_this_process(monkeypatch: pytest.MonkeyPa
     assert isinstance(guarded(Odd()), Isolated)
     monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: ["spawn"])
     assert isinstance(guarded(Odd()), Direct)
+
+
+@pytest.mark.parametrize("odd", [stop, skip])
+def test_in_this_process_what_would_end_it_is_a_verdict(odd: Callable[[], object]) -> None:
+    one = Direct(Odd(odd))
+    one.start(CONFIG)
+    with pytest.raises(Died, match="raised S") as caught:
+        one.perform(Drain())
+    assert caught.value.how == "raised"
+
+
+def test_in_this_process_an_interrupt_is_the_users() -> None:
+    one = Direct(Odd(interrupt))
+    one.start(CONFIG)
+    with pytest.raises(KeyboardInterrupt):
+        one.perform(Drain())
+
+
+def test_only_a_start_is_unsupported(isolated: Callable[..., Isolated]) -> None:
+    """A scope in which an action says so would be left out, with everything that was found in it."""
+    for one in (isolated(unsupported), Direct(Odd(unsupported))):
+        one.start(CONFIG)
+        with pytest.raises(AdapterError, match=r"Drain raised Unsupported \(tired\): only start"):
+            one.perform(Drain())
+
+
+def test_in_this_process_what_is_shown_stays_as_it_was() -> None:
+    free = [1, 2, 3]
+    one = Direct(Odd(lambda: Observation(state=State(PoolState(free=free)))))
+    one.start(CONFIG)
+    shown = one.perform(Drain()).state.device.free
+    free.pop()
+    assert shown == [1, 2, 3]
+    assert one.perform(Drain()).state.device.free is not free
+
+
+def test_what_it_prints_stays_out_of_the_report(isolated: Callable[..., Isolated], capfd: pytest.CaptureFixture[str]) -> None:
+    one = isolated(chatty)
+    one.start(CONFIG)
+    one.perform(Drain())
+    one.close()
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "hello from the adapter" in err
+
+
+def test_what_only_its_own_process_knows_is_told(isolated: Callable[..., Isolated]) -> None:
+    one = isolated(nameless)
+    one.start(CONFIG)
+    with pytest.raises(AdapterError, match="cannot be sent to another process: AttributeError"):
+        one.perform(Drain())
+
+
+def test_in_this_process_what_cannot_be_copied_is_told() -> None:
+    one = Direct(Odd(lambda: Observation({"copies": (value for value in ())})))
+    one.start(CONFIG)
+    with pytest.raises(AdapterError, match="cannot be sent to another process: TypeError"):
+        one.perform(Drain())
+
+
+def test_a_process_that_an_action_leaves_behind_answers_nothing(isolated: Callable[..., Isolated]) -> None:
+    one = isolated(double)
+    one.start(CONFIG)
+    for _ in range(3):
+        one.perform(Drain())
+        assert len({one.perform(BeginStep()).result["pid"] for _ in range(5)}) == 1

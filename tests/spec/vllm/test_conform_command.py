@@ -8,6 +8,7 @@ import pytest
 from kvproof.spec.cli import main
 from kvproof.spec.commands import conform
 from kvproof.spec.conformance import api, reports
+from kvproof.spec.conformance.adapter import Observation, Shows
 from kvproof.spec.conformance.oracle import Verdict
 from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.vllm import matrix, releases
@@ -133,6 +134,59 @@ def test_an_adapter_that_is_not_there_is_an_error(capsys):
     assert "MODULE" not in capsys.readouterr().out
 
 
+MODULES = {
+    "raises": "raise RuntimeError('boom')",
+    "torn": "def (",
+    "ends": "import sys; sys.exit(0)",
+    "number": "thing = 5",
+    "nameless": "class thing:\n name = None; shows = frozenset(); null_block = 0; start = perform = None",
+    "wordless": "class thing:\n name = 'a'; shows = frozenset(); null_block = 'x'; start = perform = None",
+    "needs": "class thing:\n def __init__(self, size): ...",
+    "leaves": "import sys\ndef thing(): sys.exit(0)",
+    "odd": "class thing:\n def __getattr__(self, name): raise ValueError('evil')",
+    "twice": "class one:\n name = 'a'; shows = frozenset(); null_block = 0; start = perform = None\ndef thing(): return one",
+    "silent": "from tests.spec.vllm.test_conform_command import Silent as thing",
+}
+"""What MODULE:ATTRIBUTE may turn out to be, none of it an adapter that can be judged."""
+
+
+class Silent:
+    """Declares tables and shows none."""
+
+    name, null_block, shows = "silent", 0, frozenset({Shows.TABLES})
+
+    def start(self, config):
+        pass
+
+    def perform(self, action):
+        return Observation()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("raises", "cannot be imported: RuntimeError: boom"),
+        ("torn", "cannot be imported: SyntaxError"),
+        ("ends", "ended the program (exit status 0) when it was imported"),
+        ("number", "int is no adapter"),
+        ("nameless", "the adapter's name is None"),
+        ("wordless", "null_block is 'x'"),
+        ("needs", "cannot be called without arguments: TypeError"),
+        ("leaves", "ended the program (exit status 0) instead of returning an adapter"),
+        ("odd", "its name raises ValueError: evil"),
+        ("twice", "one is a class: an adapter is an object, such as one()"),
+        ("silent", "declares tables and does not show it"),
+    ],
+)
+def test_what_is_no_adapter_is_an_error_that_says_so(name, words, tmp_path, monkeypatch, capsys):
+    (tmp_path / f"{name}_module.py").write_text(MODULES[name])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["conform", "adapter", f"{name}_module:thing", "--scope", "fa4"]) == ExitCode.ERROR
+    err = capsys.readouterr().err
+    assert words in err
+    assert "Traceback" not in err
+
+
 class Adapter:
     """Something that has a method `perform`, which is never called here."""
 
@@ -140,14 +194,14 @@ class Adapter:
         raise AssertionError(action)
 
 
-def judged_as(monkeypatch, verdicts):
+def judged_as(monkeypatch, verdicts, problems=()):
     """Let the call that judges an adapter return these verdicts; return the arguments it is called with."""
     called = []
 
     def check_all_laws(adapter, **options):
         called.append((adapter, options))
         found = [reports.LawVerdict(law, "a sentence", verdict, "a reason") for law, verdict in verdicts.items()]
-        return reports.Report("pretended", 0, (), tuple(found))
+        return reports.Report("pretended", 0, (), tuple(found), problems=problems)
 
     monkeypatch.setattr(api, "check_all_laws", check_all_laws)
     return called
@@ -168,6 +222,8 @@ def test_an_adapter_is_judged_and_the_worst_verdict_decides(monkeypatch, capsys)
     judged_as(monkeypatch, {"PC-2": unknown})
     assert main(["conform", "adapter", target]) == ExitCode.UNDETERMINED
     assert "PC-2" in capsys.readouterr().out
+    judged_as(monkeypatch, {"PC-1": holds}, ("a walk ended early",))
+    assert main(["conform", "adapter", target]) == ExitCode.UNDETERMINED
 
 
 def test_an_attribute_is_an_adapter_or_makes_one():
