@@ -92,7 +92,7 @@ def page(finding: Finding, table: Table, again: str) -> str:
     out += [f"Law {finding.law}, source {law.source} (docs/laws.md)."]
     row = table.row(finding.law)
     if row is not None:
-        out.append(f"Judged {row.judged:,} times in {table.steps:,} scheduler steps, violated {row.broken:,} times.")
+        out.append(f"Judged {row.judged:,} times in {table.steps:,} scheduler steps, violated {row.broken:,} of these times.")
     if finding.outcome is not None and finding.outcome.traceback:
         out += ["", "```text", *finding.outcome.traceback.rstrip().splitlines(), "```"]
     out += ["", f"Found by `{finding.origin}` and made smaller. To see it again:", "", f"    {again}"]
@@ -149,6 +149,7 @@ def as_dict(table: Table) -> dict[str, Any]:
         "laws": [_row_dict(row) for row in table.rows],
         "findings": [_finding_dict(finding) for finding in table.findings],
         "differing_runs": dict(sorted(table.differing.items())),
+        "differences": dict(sorted(table.kinds.items())),
         "unsupported": dict(sorted(table.unsupported.items())),
         "failures": [{"case": case, "what": what} for case, what in table.failures],
         "problems": [{"case": case, "what": what} for case, what in table.problems],

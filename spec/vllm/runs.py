@@ -62,7 +62,8 @@ class Breach:
     """A law that did not hold: ``operation`` is the index of the recording's line, -1: the run as a whole.
 
     ``values``: expected, actual and the places, as text. ``bent``: a field of the followed profile
-    explains it. ``exact``: the model under that profile had predicted everything up to here.
+    explains it. ``exact``: the model under that profile had predicted everything up to here. ``moment``: the place of the
+    action in the run (-1: the run as a whole); a law is judged once per moment and may say several things about it.
     """
 
     law: str
@@ -71,6 +72,7 @@ class Breach:
     values: tuple[tuple[str, str], ...] = ()
     bent: bool = False
     exact: bool = False
+    moment: int = -1
 
 
 @frozen(slots=True)
@@ -78,11 +80,11 @@ class Outcome:
     """What came of one case; all of it can be sent between processes.
 
     ``steps``: scheduler steps. ``premises``: per law how often it was judged; ``hidden``: (law, what) -> how often it was not,
-    for what was hidden. ``differences``: where the release did not do what the model predicts, no violation by itself;
-    ``difference``: the first. ``unsupported``: why the release cannot run the scope at all. ``failure``: how the release ended
-    the run early (an exception's text with its ``traceback``, a hang, a crash), ``refused``: why the model does not allow what
-    was done there either. ``problem``: why the run could not be recorded or followed to its end. ``lines``: the recording, kept
-    where it is asked for.
+    for what was hidden. ``differences``: kinds of what the release did and the model does not predict, with counts, no
+    violation by themselves; ``difference``: the first. ``unsupported``: why the release cannot run the scope at all.
+    ``failure``: how the release ended the run early (an exception's text with its ``traceback``, a hang, a crash), ``refused``:
+    why the model does not allow what was done there either. ``problem``: why the run could not be recorded or followed to its
+    end. ``lines``: the recording, kept where it is asked for.
     """
 
     case: Case
@@ -90,7 +92,7 @@ class Outcome:
     operations: int = 0
     premises: Mapping[str, int] = {}
     hidden: Mapping[tuple[str, str], int] = {}
-    differences: int = 0
+    differences: Mapping[str, int] = {}
     difference: str = ""
     breaches: tuple[Breach, ...] = ()
     unsupported: str = ""
@@ -191,6 +193,7 @@ def _judged(outcome: Outcome, recording: Recording, laws: Sequence[Law], profile
             tuple((name, _text(value)) for name, value in found.violation.evidence.values),
             found.violation.bent,
             (found.operation if found.operation >= 0 else len(recording.operations) - 1) < first,
+            found.violation.position,
         )
         for found in followed.violations
     ]
@@ -199,7 +202,7 @@ def _judged(outcome: Outcome, recording: Recording, laws: Sequence[Law], profile
         operations=len(recording.operations),
         premises=dict(followed.premises),
         hidden={(law, what): count for law, reasons in followed.hidden.items() for what, count in reasons.items()},
-        differences=sum(followed.counts.values()),
+        differences=dict(followed.counts),
         difference=str(followed.differences[0]) if followed.differences else "",
         breaches=tuple(breaches),
         refused=followed.refused,

@@ -8,9 +8,11 @@ import pytest
 
 from kvproof.spec import laws
 from kvproof.spec.exits import ExitCode, UserError
-from kvproof.spec.vllm import baseline, matrix, pages, shrink
+from kvproof.spec.vllm import baseline, matrix, pages, shrink, verdicts
 from kvproof.spec.vllm.matrix import Options
 from kvproof.spec.vllm.releases import Release
+from kvproof.spec.vllm.runs import Breach, Outcome
+from kvproof.spec.vllm.verdicts import Tally
 
 from .pretending import opened
 
@@ -177,3 +179,25 @@ def test_the_bound_of_runs_while_shrinking_is_kept():
     assert matrix.shrink_runs(False, 1) == matrix.SHRINK_RUNS
     assert matrix.shrink_runs(False, 2) == matrix.SHRINK_RUNS // 2
     assert matrix.shrink_runs(True, 9) == matrix.LEAST_SHRINK_RUNS
+
+
+def test_a_law_is_broken_at_most_as_often_as_it_is_judged():
+    case = matrix.plan(QUICK)[0]
+    said = [Breach("PC-3", 5, f"block {block}", moment=9) for block in range(7)]
+    said += [Breach("PC-3", 5, "bent", bent=True, moment=9), Breach("PC-3", 8, "bent", bent=True, moment=12)]
+    said += [Breach("PC-3", 9, "bent", bent=True, moment=at) for at in (14, 14, 15)]
+    tally = Tally("2.0", matrix.chosen_laws(("PC-3",)))
+    tally.add(Outcome(case, operations=9, premises={"PC-3": 4}, breaches=tuple(said)))
+    (row,) = tally.rows()
+    assert (row.verdict, row.judged, row.broken, row.bent, row.declared) == ("refuted", 4, 1, 3, 0)
+
+
+def test_what_the_profile_does_not_predict_is_counted_by_kind():
+    case = matrix.plan(QUICK)[0]
+    tally = Tally("2.0", matrix.chosen_laws(("PC-3",)))
+    for kinds in ({"Output.keys": 2}, {"Output.keys": 3, "step": 1}, {}):
+        tally.add(Outcome(case, differences=kinds))
+    table = verdicts.table(tally, "", (), (), ())
+    assert table.kinds == {"Output.keys": 5, "step": 1}
+    assert table.differing == {case.scope.name: 2}
+    assert pages.as_dict(table)["differences"] == {"Output.keys": 5, "step": 1}
