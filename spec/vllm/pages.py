@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +95,8 @@ def page(finding: Finding, table: Table, again: str) -> str:
         out.append(f"Judged {row.judged:,} times in {table.steps:,} scheduler steps, violated {row.broken:,} of these times.")
     if finding.outcome is not None and finding.outcome.traceback:
         out += ["", "```text", *finding.outcome.traceback.rstrip().splitlines(), "```"]
-    out += ["", f"Found by `{finding.origin}` and made smaller. To see it again:", "", f"    {again}"]
+    how = "" if finding.origin.startswith("--script") else " and made smaller"
+    out += ["", f"Found by `{finding.origin}`{how}. To see it again:", "", f"    {again}"]
     return "\n".join(out) + "\n"
 
 
@@ -114,7 +115,7 @@ def _geometry(finding: Finding) -> list[str]:
     return [*out, "", "```json", json.dumps(finding.case.scope.header(), sort_keys=True), "```"]
 
 
-def write(table: Table, folder: Path, asked: str) -> list[Path]:
+def write(table: Table, folder: Path, asked: str, budget: Sequence[str] = ()) -> list[Path]:
     """Write the page, the case and the recording of every refuted law; return the pages. Raises OutputError."""
     home = output.make_folder(folder / f"vllm-{table.version}")
     pages = []
@@ -127,14 +128,24 @@ def write(table: Table, folder: Path, asked: str) -> list[Path]:
         if finding.outcome is not None and finding.outcome.lines:
             output.write_bytes_atomically(home / f"{finding.law}.ndjson.gz", runs.packed(finding.outcome.lines))
         pages.append(home / f"{finding.law}.md")
-        output.write_atomically(pages[-1], page(finding, table, reproduce(asked, finding, file)))
+        output.write_atomically(pages[-1], page(finding, table, reproduce(asked, finding, file, budget)))
     return pages
 
 
-def reproduce(asked: str, finding: Finding, file: Path | None = None) -> str:
-    """Return the command that shows a finding again; ``asked`` is how the release was named on the command line."""
-    origin = finding.origin if file is None or finding.case is None else f"--script {shlex.quote(str(file))}"
-    return f"kvproof conform vllm {asked} {origin} --law {finding.law}"
+def reproduce(asked: str, finding: Finding, file: Path | None = None, budget: Sequence[str] = ()) -> str:
+    """Return the command that shows a finding again.
+
+    ``asked`` is how the release was named on the command line, ``budget`` what else of it decides how much is tried. A case in
+    a file needs none of it.
+    """
+    words = [finding.origin, *budget]
+    if finding.case is not None and file is not None:
+        words = [f"--script {shlex.quote(str(file))}"]
+    elif finding.origin.startswith("--script"):
+        words = [finding.origin]
+    elif finding.case is not None:
+        words = [word for word in words if not word.startswith("--steps")]
+    return " ".join(["kvproof conform vllm", asked, *words, f"--law {finding.law}"])
 
 
 def as_dict(table: Table) -> dict[str, Any]:

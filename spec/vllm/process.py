@@ -54,6 +54,27 @@ SETTINGS = {
 }
 
 
+FRAME = re.compile(r'^  File "([^"]+)", line (\d+), in (\S+)', re.MULTILINE)
+
+
+def place(traceback: str) -> str:
+    """Return the innermost place of a traceback, such as ``vllm/v1/request.py:12 in append``; empty without one."""
+    frames = FRAME.findall(traceback)
+    if not frames:
+        return ""
+    file, line, name = frames[-1]
+    own, release = file.startswith(f"{CHILD.parent}{os.sep}"), file.rpartition("/vllm/")
+    short = f"kvproof/spec/vllm/child/{Path(file).name}" if own else f"vllm/{release[2]}" if release[1] else file
+    return f"{short}:{line} in {name}"
+
+
+def raised_at(text: str, traceback: str) -> str:
+    """Return an exception's text with its place; one without a message says so."""
+    text, where = text.rstrip(), place(traceback)
+    said = f"{text.removesuffix(':')} (no message)" if text.endswith(":") else text
+    return f"{said}, at {where}" if where else said
+
+
 @frozen(kw_only=True)
 class ReleaseFailure(Exception):
     """The code of a release did not answer. ``doing`` names the request, ``said`` are its last lines on standard error."""
@@ -128,7 +149,7 @@ class ReleaseRaised(ReleaseFailure):
     @property
     def what(self) -> str:
         """What happened, as one sentence without the lines."""
-        return f"vLLM {self.version} raised during {self.doing}: {self.text}"
+        return f"vLLM {self.version} raised during {self.doing}: {raised_at(self.text, self.traceback)}"
 
 
 @frozen(kw_only=True)

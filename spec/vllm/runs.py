@@ -22,12 +22,16 @@ from kvproof.spec.traces.format import Config
 from kvproof.spec.traces.read import Recording
 from kvproof.spec.vllm import follow as following
 from kvproof.spec.vllm import scripts
-from kvproof.spec.vllm.process import ReleaseFailure, ReleaseHung, ReleaseRaised, ReleaseUnusable
+from kvproof.spec.vllm.process import ReleaseFailure, ReleaseHung, ReleaseRaised, ReleaseUnusable, raised_at
 from kvproof.spec.vllm.scope_parts import Scope
 from kvproof.spec.vllm.scripts import Script
 
 LIVENESS = "LV-9"
 """The law that a hang, a crash and an exception break: what may be done returns without an error."""
+
+
+FOLLOWED = VLLM_0_33_0
+"""The profile that predicts what a recording does not say, and that explains known deviations."""
 
 
 class Runner(Protocol):
@@ -129,7 +133,7 @@ class _CaseFile(msgspec.Struct, frozen=True):
     script: list[Any]
 
 
-def play(runner: Runner, case: Case, laws: Sequence[Law], *, keep: bool = False, profile: Profile = VLLM_0_33_0) -> Outcome:
+def play(runner: Runner, case: Case, laws: Sequence[Law], *, keep: bool = False, profile: Profile = FOLLOWED) -> Outcome:
     """Run a case and judge it. ``keep``: the outcome has the recording's lines.
 
     Raises ReleaseUnusable where the release cannot be driven at all.
@@ -159,7 +163,7 @@ def recorded(runner: Runner, case: Case) -> tuple[Outcome, list[str]]:
     except ReleaseUnusable:
         raise
     except ReleaseRaised as failure:
-        return evolve(outcome, unsupported=failure.text), []
+        return evolve(outcome, unsupported=raised_at(failure.text, failure.traceback)), []
     except ReleaseFailure as failure:
         how = "hung" if isinstance(failure, ReleaseHung) else "crashed"
         breach = Breach(LIVENESS, len(lines) - 1, f"the process {how}: {failure.what}", (("after", f"{len(lines)} lines"),))

@@ -16,6 +16,7 @@ from kvproof.spec.exits import ExitCode
 from kvproof.spec.laws.base import Law
 from kvproof.spec.vllm import baseline
 from kvproof.spec.vllm.baseline import Entry
+from kvproof.spec.vllm.process import raised_at
 from kvproof.spec.vllm.runs import Breach, Case, Outcome
 
 Verdict = Literal["holds", "refuted", "declared", "bent", "undetermined"]
@@ -120,7 +121,7 @@ class Tally:
         self.differing[scope] += bool(outcome.differences)
         self.kinds.update(outcome.differences)
         if outcome.failure:
-            self.failures.append((outcome.case.origin, outcome.failure))
+            self.failures.append((outcome.case.origin, raised_at(outcome.failure, outcome.traceback)))
         if outcome.problem:
             self.problems.append((outcome.case.origin, outcome.problem))
         known = {law.id: law for law in self.laws}

@@ -19,6 +19,8 @@ from kvproof.spec.vllm.process import (
     ReleaseRaised,
     ReleaseUnusable,
     environment,
+    place,
+    raised_at,
 )
 from kvproof.spec.vllm.releases import Release
 
@@ -229,3 +231,22 @@ def test_settings_of_the_caller_do_not_reach_the_child(monkeypatch, tmp_path):
 def test_the_child_of_the_project_lies_beside_this_package():
     assert CHILD.name == "main.py"
     assert CHILD.parent.name == "child"
+
+
+TRACE = """Traceback (most recent call last):
+  File "{child}", line 9, in run
+    driver.run()
+  File "/some/where/vllm/0.1.0/vllm/v1/request.py", line 12, in append
+    assert n
+AssertionError
+"""
+
+
+def test_an_exception_is_named_with_its_place():
+    assert place(TRACE) == "vllm/v1/request.py:12 in append"
+    assert raised_at("AssertionError: ", TRACE) == "AssertionError (no message), at vllm/v1/request.py:12 in append"
+    assert raised_at("ValueError: no", "") == "ValueError: no"
+    own = TRACE.replace("/some/where/vllm/0.1.0/vllm/v1/request.py", str(CHILD))
+    assert place(own) == "kvproof/spec/vllm/child/main.py:12 in append"
+    failure = ReleaseRaised(version="1", doing="hello", text="AttributeError: x", traceback=TRACE)
+    assert str(failure) == "vLLM 1 raised during hello: AttributeError: x, at vllm/v1/request.py:12 in append"
