@@ -23,7 +23,7 @@ from kvproof.spec.conformance.adapter import AdapterError
 from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.judge import describe_crash
 from kvproof.spec.progress import Shown
-from kvproof.spec.vllm import baseline, matrix, pages, releases, runs, scopes
+from kvproof.spec.vllm import baseline, matrix, pages, process, releases, runs, scopes
 from kvproof.spec.vllm.baseline import Entry
 from kvproof.spec.vllm.matrix import Compared, Options
 from kvproof.spec.vllm.releases import Release
@@ -168,6 +168,9 @@ def _names(
 
 
 def _releases(names: Sequence[tuple[str, str]]) -> list[_Named]:
+    missing = process.missing_packages()
+    if missing:  # said before anything is fetched
+        raise UserError(f"the scheduler of a release needs {process.lacks(missing)}")
     found = [_Named(releases.find(name, say=lambda text: click.echo(text, err=True)), asked) for name, asked in names]
     for one in found:
         if [other.release.version for other in found].count(one.release.version) > 1:

@@ -85,6 +85,7 @@ def profile_for(recording: Recording) -> Profile:
         known = ", ".join(f"{name} {version}" for name, version in PROFILE_OF_ENGINE)
         raise ReplayError(
             f"{recording.name}: no profile for {engine.name} {engine.version}; known engines: {known}; "
+            "`--follow` judges it by the laws without one (recordings at scheduler level), "
             "`--profile sound` compares with what the semantics ask for"
         )
     return profile

@@ -7,9 +7,11 @@ What the release does to its process (a crash, a hang, prints of its own) never 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import queue
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -26,9 +28,11 @@ import msgspec
 from attrs import field, frozen
 
 from kvproof.spec import distribution
+from kvproof.spec.vllm.child import main
 from kvproof.spec.vllm.releases import Release
 
 CHILD = Path(__file__).resolve().parent / "child" / "main.py"
+TORCH_FOR_CPU = "https://download.pytorch.org/whl/cpu"
 START_SECONDS = 180.0
 """Torch and the release are imported within this time."""
 
@@ -131,12 +135,29 @@ class ReleaseUnusable(ReleaseFailure):
     def what(self) -> str:
         """What happened and what to do, as one sentence without the lines."""
         if self.missing:
-            wanted = " ".join(DISTRIBUTIONS.get(name, name) for name in self.missing)
-            return (
-                f"vLLM {self.version} needs packages that this Python lacks: {', '.join(self.missing)}. "
-                f"Run: {sys.executable} -m pip install '{distribution.NAME}[vllm]' {wanted}"
-            )
+            return f"vLLM {self.version} needs {lacks(self.missing)}"
         return f"vLLM {self.version} cannot be driven: {self.why} (during {self.doing})"
+
+
+def lacks(missing: Sequence[str]) -> str:
+    """Return which packages this Python lacks and the lines that bring them: those of a clone, or of an installed kvproof."""
+    unlisted = [name for name in missing if name not in main.NEEDED]
+    root = distribution.source_folder()
+    pip = f"{sys.executable} -m pip install"
+    lines = [f"{pip} torch --index-url {TORCH_FOR_CPU}"] if "torch" in missing else []
+    if root is None:
+        lines.append(f"{pip} '{distribution.NAME}[vllm]'")
+    else:
+        lines.append(f"cd {shlex.quote(str(root))} && {pip} -c requirements/lock.txt -e '.[vllm]'")
+    if unlisted:
+        lines.append(f"{pip} {' '.join(DISTRIBUTIONS.get(name, name) for name in unlisted)}")
+    first = " (torch first, for the CPU alone: otherwise pip brings CUDA)" if "torch" in missing else ""
+    return f"packages that this Python lacks: {', '.join(missing)}. Run{first}: {' && '.join(lines)}"
+
+
+def missing_packages() -> tuple[str, ...]:
+    """Return the modules that every release needs and this Python does not have, without importing any."""
+    return tuple(name for name in main.NEEDED if importlib.util.find_spec(name) is None)
 
 
 @frozen(kw_only=True)

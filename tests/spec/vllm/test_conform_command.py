@@ -12,7 +12,7 @@ from kvproof.spec.conformance import api, reports
 from kvproof.spec.conformance.adapter import Observation, Shows
 from kvproof.spec.conformance.oracle import Verdict
 from kvproof.spec.exits import ExitCode, UserError
-from kvproof.spec.vllm import matrix, releases
+from kvproof.spec.vllm import matrix, process, releases
 from kvproof.spec.vllm.releases import Release
 from kvproof.spec.vllm.verdicts import Row, Table
 
@@ -32,6 +32,7 @@ def pretended(monkeypatch):
 
     whole = matrix.perform_all
     monkeypatch.setattr(releases, "find", find)
+    monkeypatch.setattr(process, "missing_packages", tuple)
     monkeypatch.setattr(
         matrix,
         "perform_all",
@@ -312,3 +313,14 @@ def test_an_attribute_is_an_adapter_or_makes_one():
     assert conform._loaded("kvproof.spec.exits:ExitCode.HOLDS") == ExitCode.HOLDS
     with pytest.raises(UserError, match=r"no module kvproof\.nowhere"):
         conform._loaded("kvproof.nowhere:Thing")
+
+
+def test_missing_packages_are_said_before_anything_is_fetched(monkeypatch, capsys):
+    monkeypatch.setattr(process, "missing_packages", lambda: ("torch", "zmq"))
+    monkeypatch.setattr(releases, "find", lambda *words, **options: pytest.fail("fetched"))
+    assert main(["conform", "vllm", "--version", "1.0"]) == ExitCode.ERROR
+    err = capsys.readouterr().err
+    assert "this Python lacks: torch, zmq" in err
+    assert err.index("torch --index-url https://download.pytorch.org/whl/cpu") < err.index(
+        "-c requirements/lock.txt -e '.[vllm]'"
+    )

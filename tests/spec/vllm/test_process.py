@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from kvproof.spec import distribution
+from kvproof.spec.vllm.child import main
 from kvproof.spec.vllm.process import (
     CHILD,
     ReleaseCrashed,
@@ -19,6 +21,8 @@ from kvproof.spec.vllm.process import (
     ReleaseRaised,
     ReleaseUnusable,
     environment,
+    lacks,
+    missing_packages,
     place,
     raised_at,
 )
@@ -190,11 +194,25 @@ def test_what_the_release_does_not_have_is_said_and_leaves_the_process_alive(chi
 
 
 def test_missing_packages_are_named_with_the_line_that_brings_them(child):
-    process = child("", hello='answer(version="1.2.3", missing=["yaml", "einops"])')
-    with pytest.raises(ReleaseUnusable, match=r"yaml, einops.*kvproof\[vllm\]' pyyaml einops") as caught:
+    process = child("", hello='answer(version="1.2.3", missing=["yaml", "odd"])')
+    with pytest.raises(
+        ReleaseUnusable, match=r"yaml, odd\. Run: .*requirements/lock\.txt -e '\.\[vllm\]' && .* install odd$"
+    ) as caught:
         process.start()
-    assert caught.value.missing == ("yaml", "einops")
+    assert caught.value.missing == ("yaml", "odd")
     assert process.pid is None
+
+
+def test_an_installed_copy_names_itself_and_torch_for_the_cpu_comes_first(monkeypatch):
+    monkeypatch.setattr(distribution, "source_folder", lambda: None)
+    said = lacks(("torch", "zmq"))
+    assert said.endswith("pip install 'kvproof[vllm]'")
+    assert said.index("torch --index-url") < said.index("kvproof[vllm]")
+
+
+def test_packages_that_are_missing_are_found_without_importing(monkeypatch):
+    monkeypatch.setattr(main, "NEEDED", ("json", "no_such_package_at_all"))
+    assert missing_packages() == ("no_such_package_at_all",)
 
 
 def test_a_missing_package_that_ends_the_child_is_named_as_well(child):
