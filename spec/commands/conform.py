@@ -306,8 +306,10 @@ def _print(tables: Sequence[Table], compared: Compared | None, verdict: ExitCode
         for finding in table.findings:
             console.print()
             console.print(Text(f"vLLM {table.version}: {finding.law} does not hold", style="bold red"))
-            for line in _finding_lines(finding):
+            for line in _finding_lines(finding, table):
                 console.print(Text(f"  {line}"), soft_wrap=True)
+    if any(finding.case is not None for table in tables for finding in table.findings):
+        console.print(Text(f"\n{pages.WORDS}"), soft_wrap=True)
     if compared is not None:
         console.print()
         for law, why in sorted(compared.new.items()):
@@ -319,19 +321,24 @@ def _print(tables: Sequence[Table], compared: Compared | None, verdict: ExitCode
     console.print(_in_words(tables, compared, verdict, options.laws), highlight=False, markup=False, soft_wrap=True)
 
 
-def _finding_lines(finding: Finding) -> list[str]:
+def _finding_lines(finding: Finding, table: Table) -> list[str]:
     lines = [
         pages.law_of(finding).sentence,
         finding.breach.message,
-        *(f"{name} = {value[:400]}" for name, value in finding.breach.values),
+        *(f"{name} = {pages.cut(value, 400)}" for name, value in finding.breach.values),
+        *(f"the release itself derives {line}" for line in pages.derived(finding)),
     ]
+    where, others = pages.sections(lines[0]), pages.together(finding, table)
+    lines += [f"({where})"] if where else []
+    lines += [f"the same generated case refutes {', '.join(others)}, too: they may share one cause"] if others else []
     rows = pages.operations(finding)
-    lines.append(f"in {len(rows)} operations; {pages.described(finding)}")
+    lines.append(f"in {_counted(len(rows), 'operation')}; {pages.described(finding)}")
     shown = rows if len(rows) <= 24 else rows[-24:]
     if len(shown) < len(rows):
         lines.append(f"(the first {len(rows) - len(shown)} operations: --report DIR)")
     return lines + [
-        f"{number:>4} {asked[:200]}" + (f" -> {answered[:400]}" if answered else "") for number, asked, answered in shown
+        f"{number:>4} {pages.cut(asked, 200)}" + (f" -> {pages.cut(answered, 400)}" if answered else "")
+        for number, asked, answered in shown
     ]
 
 

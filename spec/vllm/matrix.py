@@ -24,7 +24,7 @@ from kvproof.spec.vllm import baseline, runs, scopes, scopes_random, scripts, sh
 from kvproof.spec.vllm.baseline import Entry
 from kvproof.spec.vllm.process import ReleaseFailure, ReleaseProcess, ReleaseUnusable
 from kvproof.spec.vllm.releases import Release
-from kvproof.spec.vllm.runs import Breach, Case, Outcome
+from kvproof.spec.vllm.runs import Breach, Case, Outcome, Play
 from kvproof.spec.vllm.scope_parts import Scope
 from kvproof.spec.vllm.verdicts import Finding, Judged, Row, Table, Tally
 
@@ -236,10 +236,20 @@ def _shrunk(job: Job, finding: Finding, runner: Any, laws: Sequence[Law]) -> Fin
     first = play(finding.case)
     if first.broken(finding.law) is None or not job.max_runs:
         return evolve(finding, outcome=first)
-    smallest = shrink.shrink(play, first, finding.law, job.max_runs)
+    smallest = _named(play, shrink.shrink(play, first, finding.law, job.max_runs), finding)
     breach = smallest.broken(finding.law)
     assert breach is not None
     return evolve(finding, case=smallest.case, breach=breach, outcome=smallest)
+
+
+def _named(play: Play, smallest: Outcome, finding: Finding) -> Outcome:
+    """Return the outcome of the smallest case under a name that does not claim the scope it was drawn for."""
+    assert finding.case is not None
+    scope, first = smallest.case.scope, finding.case.scope
+    if scope.config == first.config:
+        return smallest
+    renamed = play(evolve(smallest.case, scope=evolve(scope, name=f"smaller-than-{first.name}")))
+    return smallest if renamed.broken(finding.law) is None else renamed
 
 
 class _Worker:
