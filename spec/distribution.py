@@ -48,6 +48,11 @@ def missing_extra(error: ModuleNotFoundError) -> str | None:
     return f"needs the extra {extra!r}: pip install '{NAME}[{extra}]'"
 
 
+def source_folder() -> Path | None:
+    """The folder of the source tree that this copy runs from, None for an installed copy."""
+    return Path(__file__).resolve().parents[1] if _source_project() else None
+
+
 @functools.cache
 def _source_project() -> dict[str, Any] | None:
     """The table `project` of the pyproject.toml beside the top folders, or None in an installed copy."""

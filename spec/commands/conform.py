@@ -23,14 +23,19 @@ from kvproof.spec.conformance.adapter import AdapterError
 from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.judge import describe_crash
 from kvproof.spec.progress import Shown
-from kvproof.spec.vllm import baseline, matrix, pages, releases, runs, scopes
+from kvproof.spec.vllm import baseline, matrix, pages, process, releases, runs, scopes
 from kvproof.spec.vllm.baseline import Entry
 from kvproof.spec.vllm.matrix import Compared, Options
 from kvproof.spec.vllm.releases import Release
 from kvproof.spec.vllm.verdicts import Finding, Row, Table
 
 STYLES = {"holds": "green", "refuted": "bold red", "declared": "cyan", "bent": "magenta", "undetermined": "yellow"}
+ORDER = ("refuted", "bent", "declared", "undetermined", "holds")
 SHOWN_UNDETERMINED = 12
+SHOWN_KINDS = 6
+"""Kinds of what the followed profile does not predict."""
+SHOWN_HOLDS = 12
+"""Laws that hold have a row each up to so many; more of them share one line."""
 
 
 @click.group("conform", short_help="Judge another implementation, or a release of vLLM, by the laws.")
@@ -50,8 +55,15 @@ class _Named:
 
 
 @command.command("vllm", short_help="Run a real release's scheduler on a CPU by generated scripts and judge it.")
-@click.option("--version", "version", metavar="X", default="", help="A release, fetched by name (pip) unless it is cached.")
-@click.option("--path", type=click.Path(path_type=Path), metavar="CHECKOUT", help="A folder that holds the package vllm.")
+@click.option("--version", "named", multiple=True, metavar="X", help="A release, fetched by name (pip) unless it is cached.")
+@click.option(
+    "--path",
+    "paths",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="CHECKOUT",
+    help="A folder that holds the package vllm.",
+)
 @click.option("--installed", is_flag=True, help="The vLLM of this Python.")
 @click.option("--versions", metavar="A,B,...", default="", help="Several releases as a matrix.")
 @click.option("--base", metavar="A", default="", help="With --head: fail only on what is new in the head release.")
@@ -68,10 +80,11 @@ class _Named:
 )
 @click.option("--report", type=click.Path(path_type=Path), metavar="DIR", help="Write pages, scripts and recordings.")
 @click.option("--processes", type=click.IntRange(1, 64), default=2, show_default=True, help="Processes that share the work.")
+@click.option("--all", "everything", is_flag=True, help="A row for every law that holds, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def vllm(  # one argument per option
-    version: str,
-    path: Path | None,
+    named: tuple[str, ...],
+    paths: tuple[Path, ...],
     installed: bool,
     versions: str,
     base: str,
@@ -86,6 +99,7 @@ def vllm(  # one argument per option
     files: tuple[Path, ...],
     report: Path | None,
     processes: int,
+    everything: bool,
     as_json: bool,
 ) -> ExitCode:
     """Run the real scheduler of vLLM releases by generated scripts and judge every step by the laws.
@@ -97,7 +111,7 @@ def vllm(  # one argument per option
         return _list_scopes(as_json)
     if number is not None and not scope:
         raise UserError("--case is a case of one scope: give --scope NAME, too")
-    found = _releases(_names(version, path, installed, versions, base, head))
+    found = _releases(_names(named, paths, installed, versions, base, head))
     options = Options(
         seed=seed,
         steps=steps or (matrix.QUICK_STEPS if quick else matrix.STEPS),
@@ -120,34 +134,43 @@ def vllm(  # one argument per option
     written = {}
     if report is not None:
         for one, table in zip(found, tables, strict=True):
-            written[table.version] = pages.write(table, report, one.asked)
+            written[table.version] = pages.write(table, report, one.asked, _budget(options))
         output.write_atomically(report / "conform.json", json.dumps(_as_dict(tables, compared, verdict), indent=1) + "\n")
     if as_json:
         click.echo(json.dumps(_as_dict(tables, compared, verdict), indent=1, sort_keys=True))
     else:
-        _print(tables, compared, verdict, options)
+        _print(tables, compared, verdict, options, everything)
         for page in (page for every in written.values() for page in every):
             click.echo(f"page: {page}")
         click.echo(_last_line(found, tables, compared, options, report))
     return verdict
 
 
-def _names(version: str, path: Path | None, installed: bool, versions: str, base: str, head: str) -> list[tuple[str, str]]:
+def _names(
+    named: Sequence[str], paths: Sequence[Path], installed: bool, versions: str, base: str, head: str
+) -> list[tuple[str, str]]:
     """Return (name for `releases.find`, words of the command line) of the wanted releases. Raises UserError."""
-    ways = [bool(version), path is not None, installed, bool(versions), bool(base or head)]
+    ways = [bool(named), bool(paths), installed, bool(versions), bool(base or head)]
     if sum(ways) != 1:
         raise UserError("name what to judge by one of --version, --path, --installed, --versions, or --base and --head")
     if bool(base) != bool(head):
         raise UserError("--base and --head go together")
-    if path is not None:
-        return [(str(path.resolve()), f"--path {shlex.quote(str(path))}")]
+    if len(named) > 1:
+        raise UserError(f"--version is given {len(named)} times: name several releases by --versions {','.join(named)}")
+    if len(paths) > 1:
+        raise UserError(f"--path is given {len(paths)} times: judge one checkout after the other")
+    if paths:
+        return [(str(paths[0].resolve()), f"--path {shlex.quote(str(paths[0]))}")]
     if installed:
         return [(releases.INSTALLED, "--installed")]
-    every = [version] if version else [base, head] if base else [name.strip() for name in versions.split(",") if name.strip()]
+    every = named or ((base, head) if base else [name.strip() for name in versions.split(",") if name.strip()])
     return [(name, f"--version {shlex.quote(name)}") for name in dict.fromkeys(every)]
 
 
 def _releases(names: Sequence[tuple[str, str]]) -> list[_Named]:
+    missing = process.missing_packages()
+    if missing:  # said before anything is fetched
+        raise UserError(f"the scheduler of a release needs {process.lacks(missing)}")
     found = [_Named(releases.find(name, say=lambda text: click.echo(text, err=True)), asked) for name, asked in names]
     for one in found:
         if [other.release.version for other in found].count(one.release.version) > 1:
@@ -204,13 +227,43 @@ def _verdict(tables: Sequence[Table], compared: Compared | None, asked: Sequence
     if compared is not None:
         if compared.new:
             return ExitCode.REFUTED
-        bad = any(table.unusable or not table.runs for table in tables) or tables[1].stale or tables[1].expired
-        return ExitCode.UNDETERMINED if bad else ExitCode.HOLDS
+        return ExitCode.UNDETERMINED if _open_points(tables, compared, asked) else ExitCode.HOLDS
     verdicts = [table.verdict(asked) for table in tables]
     for worst in (ExitCode.REFUTED, ExitCode.UNDETERMINED):
         if worst in verdicts:
             return worst
     return ExitCode.HOLDS
+
+
+def _open_points(tables: Sequence[Table], compared: Compared | None, asked: Sequence[str]) -> list[str]:
+    """Return why nothing can be said, in words; of a base release, only whether it could be run."""
+    found = []
+    for at, table in enumerate(tables):
+        points = ["it could not be run"] if table.unusable or not table.runs else []
+        if compared is None or at:
+            points += ["runs were not judged to their end"] if table.problems else []
+            points += ["an entry of the baseline is stale"] if table.stale else []
+            points += ["an entry of the baseline has expired"] if table.expired else []
+            unknown = [row.law for row in table.rows if row.law in asked and row.verdict == "undetermined"]
+            points += [f"{', '.join(unknown)} is undetermined"] if unknown else []
+        found += [f"vLLM {table.version}: {point}" for point in points]
+    return found
+
+
+def _in_words(tables: Sequence[Table], compared: Compared | None, verdict: ExitCode, asked: Sequence[str]) -> str:
+    """Return the verdict and what it rests on."""
+    why = "; ".join(_open_points(tables, compared, asked))
+    if compared is not None:
+        both = [law for law in tables[1].refuted if law not in compared.new]
+        known = f" ({compared.base} breaks them, too: {', '.join(both)})" if both else ""
+        new = ", ".join(sorted(compared.new))
+        why = f"new in {compared.head}: {new}" if new else why or f"nothing is new in {compared.head} against {compared.base}"
+        why += known
+    elif verdict is ExitCode.REFUTED:
+        why = "; ".join(f"vLLM {table.version}: {', '.join(table.refuted)}" for table in tables if table.refuted)
+    elif verdict is ExitCode.HOLDS:
+        why = "no law is refuted within these runs"
+    return f"verdict: {verdict.name.lower()}: {why}"
 
 
 def _list_scopes(as_json: bool) -> ExitCode:
@@ -230,64 +283,85 @@ def _list_scopes(as_json: bool) -> ExitCode:
 def _as_dict(tables: Sequence[Table], compared: Compared | None, verdict: ExitCode) -> dict[str, object]:
     found: dict[str, object] = {"verdict": verdict.name.lower(), "releases": [pages.as_dict(table) for table in tables]}
     if compared is not None:
-        found["compared"] = {"base": compared.base, "head": compared.head, "new": dict(sorted(compared.new.items()))}
+        found["compared"] = {
+            "base": compared.base,
+            "head": compared.head,
+            "new": dict(sorted(compared.new.items())),
+            "gone": {row.law: row.verdict for row in compared.gone},
+        }
     return found
 
 
 # --- printing --------------------------------------------------------------------------------------------------------
 
 
-def _print(tables: Sequence[Table], compared: Compared | None, verdict: ExitCode, options: Options) -> None:
+def _print(tables: Sequence[Table], compared: Compared | None, verdict: ExitCode, options: Options, everything: bool) -> None:
     console = wide_console()
-    _print_grid(console, tables, options)
+    console.print(f"kvproof conform vllm, seed {options.seed}", highlight=False, style="italic")
+    if not all(table.unusable for table in tables):
+        _print_grid(console, tables, everything)
     for table in tables:
         _print_remarks(console, table)
     for table in tables:
         for finding in table.findings:
             console.print()
             console.print(Text(f"vLLM {table.version}: {finding.law} does not hold", style="bold red"))
-            for line in _finding_lines(finding):
+            for line in _finding_lines(finding, table):
                 console.print(Text(f"  {line}"), soft_wrap=True)
+    if any(finding.case is not None for table in tables for finding in table.findings):
+        console.print(Text(f"\n{pages.WORDS}"), soft_wrap=True)
     if compared is not None:
         console.print()
         for law, why in sorted(compared.new.items()):
             console.print(f"new in {compared.head}: {law}: {why}", highlight=False)
-        if not compared.new:
-            console.print(f"nothing is new in {compared.head} against {compared.base}", highlight=False)
-    console.print(f"verdict: {verdict.name.lower()}", highlight=False)
+        for row in compared.gone:
+            how = f"{row.verdict}, judged {row.judged:,} times" if row.judged else f"{row.verdict}: {row.why}"
+            word = "fixed" if row.verdict == "holds" else "not refuted any more"
+            console.print(f"{word} in {compared.head}: {row.law}: {how}", highlight=False)
+    console.print(_in_words(tables, compared, verdict, options.laws), highlight=False, markup=False, soft_wrap=True)
 
 
-def _finding_lines(finding: Finding) -> list[str]:
+def _finding_lines(finding: Finding, table: Table) -> list[str]:
     lines = [
         pages.law_of(finding).sentence,
         finding.breach.message,
-        *(f"{name} = {value[:400]}" for name, value in finding.breach.values),
+        *(f"{name} = {pages.cut(value, 400)}" for name, value in finding.breach.values),
+        *(f"the release itself derives {line}" for line in pages.derived(finding)),
     ]
+    where, others = pages.sections(lines[0]), pages.together(finding, table)
+    lines += [f"({where})"] if where else []
+    lines += [f"the same generated case refutes {', '.join(others)}, too: they may share one cause"] if others else []
     rows = pages.operations(finding)
-    lines.append(f"in {len(rows)} operations; {pages.described(finding)}")
+    lines.append(f"in {_counted(len(rows), 'operation')}; {pages.described(finding)}")
     shown = rows if len(rows) <= 24 else rows[-24:]
     if len(shown) < len(rows):
         lines.append(f"(the first {len(rows) - len(shown)} operations: --report DIR)")
     return lines + [
-        f"{number:>4} {asked[:200]}" + (f" -> {answered[:400]}" if answered else "") for number, asked, answered in shown
+        f"{number:>4} {pages.cut(asked, 200)}" + (f" -> {pages.cut(answered, 400)}" if answered else "")
+        for number, asked, answered in shown
     ]
 
 
-def _print_grid(console: Console, tables: Sequence[Table], options: Options) -> None:
-    """Print the table: one row per law that is not plainly undetermined everywhere, one column per release."""
-    title = f"kvproof conform vllm, seed {options.seed}"
-    grid = Grid(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+def _print_grid(console: Console, tables: Sequence[Table], everything: bool) -> None:
+    """Print the table, a row per law and a column per release: what is refuted first; what holds everywhere in one line."""
+    grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False)
     grid.add_column("law", no_wrap=True)
     for table in tables:
         grid.add_column(table.version, no_wrap=True)
-    silent = []
-    for at, row in enumerate(tables[0].rows):
-        cells = [table.rows[at] for table in tables]
-        if all(cell.verdict == "undetermined" for cell in cells):
-            silent.append(f"{row.law} ({cells[0].why})")
-            continue
-        grid.add_row(row.law, *(_cell(cell) for cell in cells))
-    console.print(grid)
+    rows = sorted(zip(*(table.rows for table in tables), strict=True), key=lambda row: min(map(_place, row)))
+    silent = [f"{row[0].law} ({row[0].why})" for row in rows if {cell.verdict for cell in row} == {"undetermined"}]
+    holding = [row[0].law for row in rows if {cell.verdict for cell in row} == {"holds"}]
+    folded = not everything and len(holding) > SHOWN_HOLDS
+    for row in rows:
+        verdicts = {cell.verdict for cell in row}
+        if verdicts != {"undetermined"} and not (folded and verdicts == {"holds"}):
+            grid.add_row(row[0].law, *(_cell(cell) for cell in row))
+    if grid.row_count:
+        console.print(grid)
+    if folded:
+        where = "in every release" if len(tables) > 1 else "within these runs"
+        text = f"{len(holding)} laws hold {where} (--all: how often each was judged): {', '.join(holding)}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
     for table in tables:
         bounds = f"{table.runs} runs, {table.steps:,} scheduler steps, {table.operations:,} recorded operations"
         console.print(f"vLLM {table.version}: {bounds}; {table.trusted}", highlight=False, markup=False, soft_wrap=True)
@@ -295,6 +369,10 @@ def _print_grid(console: Console, tables: Sequence[Table], options: Options) -> 
         more = f" and {len(silent) - SHOWN_UNDETERMINED} more (--json)" if len(silent) > SHOWN_UNDETERMINED else ""
         text = f"undetermined: {'; '.join(silent[:SHOWN_UNDETERMINED])}{more}"
         console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _place(row: Row) -> int:
+    return ORDER.index(row.verdict)
 
 
 def _cell(row: Row) -> Text:
@@ -309,19 +387,43 @@ def _print_remarks(console: Console, table: Table) -> None:
     remarks += [f"scope {scope} cannot be run: {why}" for scope, why in sorted(table.unsupported.items())]
     remarks += [f"stale entry of the baseline: {what}" for what in table.stale]
     remarks += [f"expired entry of the baseline: {what}" for what in table.expired]
+    remarks += [
+        f"{row.law} is bent by {_fields(row.law)} of the followed profile (docs/laws.md); no entry of the baseline declares it"
+        for row in table.rows
+        if row.verdict == "bent"
+    ]
     if table.failures:
         case, what = table.failures[0]
-        remarks.append(f"{len(table.failures)} runs ended early, the first ({case}): {what}")
+        judge = "LV-9 judges it" if table.row("LV-9") else "LV-9 would judge it and was not asked for: --law LV-9"
+        remarks.append(f"{_counted(len(table.failures), 'run')} ended early, the first ({case}): {what}; {judge}")
     if table.problems:
         case, what = table.problems[0]
-        remarks.append(f"{len(table.problems)} runs were not judged to their end, the first ({case}): {what}")
+        remarks.append(f"not judged to their end: {_counted(len(table.problems), 'run')}, the first ({case}): {what}")
     differing = sum(table.differing.values())
     if differing:
-        remarks.append(
-            f"{differing} of {table.runs} runs do something that the followed profile does not predict (no violation)"
-        )
+        kinds = sorted(table.kinds.items(), key=lambda pair: (-pair[1], pair[0]))
+        shown = ", ".join(f"{kind} {count:,} times" for kind, count in kinds[:SHOWN_KINDS])
+        more = f", and {_counted(len(kinds) - SHOWN_KINDS, 'more kind')} (--json)" if len(kinds) > SHOWN_KINDS else ""
+        what = f"something that the profile {runs.FOLLOWED.name} does not predict (no violation)"
+        remarks.append(f"{differing} of {table.runs} runs do {what}: {shown}{more}")
     for remark in remarks:
         console.print(f"vLLM {table.version}: {remark}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def _fields(law: str) -> str:
+    """Return the fields of the followed profile that bend a law."""
+    pairs = next(one.bent_by for one in all_laws.ALL if one.id == law)
+    return ", ".join(f"{name} = {value}" for name, value in pairs if getattr(runs.FOLLOWED, name) == value)
+
+
+def _budget(options: Options) -> list[str]:
+    """Return the words of the command line that say how much is tried."""
+    usual = matrix.QUICK_STEPS if options.quick else matrix.STEPS
+    return (["--quick"] if options.quick else []) + ([f"--steps {options.steps}"] if options.steps != usual else [])
 
 
 def _last_line(
@@ -333,10 +435,12 @@ def _last_line(
         for finding in table.findings:
             if compared is None or finding.law in compared.new:
                 file = None if report is None else report / f"vllm-{table.version}" / f"{finding.law}{pages.SCRIPT_ENDING}"
-                return pages.reproduce(one.asked, finding, file)
+                return pages.reproduce(one.asked, finding, file, _budget(options))
     names = " ".join(one.asked for one in found[:1])
     if len(found) > 1:
         names = f"--versions {','.join(table.version for table in tables)}"
+    if compared is not None:
+        names = f"--base {compared.base} --head {compared.head}"
     words = [f"--seed {options.seed}", f"--steps {options.steps}"] + (["--quick"] if options.quick else [])
     words += [f"--scope {options.scope}"] if options.scope else []
     return " ".join(["kvproof conform vllm", names, *words, *(f"--law {law}" for law in options.laws)])

@@ -24,9 +24,9 @@ from kvproof.spec.vllm import baseline, runs, scopes, scopes_random, scripts, sh
 from kvproof.spec.vllm.baseline import Entry
 from kvproof.spec.vllm.process import ReleaseFailure, ReleaseProcess, ReleaseUnusable
 from kvproof.spec.vllm.releases import Release
-from kvproof.spec.vllm.runs import Breach, Case, Outcome
+from kvproof.spec.vllm.runs import Breach, Case, Outcome, Play
 from kvproof.spec.vllm.scope_parts import Scope
-from kvproof.spec.vllm.verdicts import Finding, Judged, Table, Tally
+from kvproof.spec.vllm.verdicts import Finding, Judged, Row, Table, Tally
 
 STEPS = 2000
 QUICK_STEPS = 400
@@ -48,7 +48,8 @@ LEAST_SHRINK_RUNS = 40
 class Options:
     """What to run. Empty ``laws``: all; ``scope``: only that one; ``number``: only that case of it; ``case``: only this one.
 
-    ``steps``: scheduler steps in all, about. ``subjects``: rows and geometry, too. ``shrink_runs``: bound of runs per law.
+    ``steps``: scheduler steps in all, about. ``subjects``: rows and geometry, too. ``shrink_runs``: bound of runs per law; a
+    given ``case`` is never made smaller.
     """
 
     seed: int = 0
@@ -233,12 +234,22 @@ def _shrunk(job: Job, finding: Finding, runner: Any, laws: Sequence[Law]) -> Fin
 
     assert finding.case is not None
     first = play(finding.case)
-    if first.broken(finding.law) is None:
+    if first.broken(finding.law) is None or not job.max_runs:
         return evolve(finding, outcome=first)
-    smallest = shrink.shrink(play, first, finding.law, job.max_runs)
+    smallest = _named(play, shrink.shrink(play, first, finding.law, job.max_runs), finding)
     breach = smallest.broken(finding.law)
     assert breach is not None
     return evolve(finding, case=smallest.case, breach=breach, outcome=smallest)
+
+
+def _named(play: Play, smallest: Outcome, finding: Finding) -> Outcome:
+    """Return the outcome of the smallest case under a name that does not claim the scope it was drawn for."""
+    assert finding.case is not None
+    scope, first = smallest.case.scope, finding.case.scope
+    if scope.config == first.config:
+        return smallest
+    renamed = play(evolve(smallest.case, scope=evolve(scope, name=f"smaller-than-{first.name}")))
+    return smallest if renamed.broken(finding.law) is None else renamed
 
 
 class _Worker:
@@ -295,11 +306,15 @@ def perform_all(
 
 @frozen(slots=True)
 class Compared:
-    """What of a head release is new against a base release, law by law: the finding, and why it is new."""
+    """What of a head release is new against a base release, law by law: the finding, and why it is new.
+
+    ``gone``: the head's rows of laws that only the base is refuted by; one that holds is fixed, within the same cases.
+    """
 
     base: str
     head: str
     new: Mapping[str, str] = field(factory=dict)
+    gone: tuple[Row, ...] = ()
 
 
 def judge(
@@ -322,7 +337,7 @@ def judge(
     tallies = [_tally(release, laws, entries.get(release.version, ()), done) for release in releases]
     second = [
         Job(
-            "shrink", release, (law,), finding=finding, max_runs=options.shrink_runs,
+            "shrink", release, (law,), finding=finding, max_runs=0 if options.case is not None else options.shrink_runs,
             entries=tuple(entries.get(release.version, ())),
         )
         for release, tally in zip(releases, tallies, strict=True)
@@ -383,7 +398,8 @@ def compare(
         outcome = done.outcomes[0] if done.outcomes else None
         if outcome is not None and not outcome.unsupported and outcome.broken(finding.law) is None:
             new[finding.law] = f"its smallest case does not break the law on {base.version}"
-    return Compared(base.version, head.version, new)
+    gone = (head.row(law) for law in base.refuted if law not in head.refuted)
+    return Compared(base.version, head.version, new, tuple(row for row in gone if row is not None))
 
 
 __all__ = [

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,48 @@ def operations(finding: Finding) -> list[tuple[str, str, str]]:
         return [(str(at), _operation(op), "") for at, op in enumerate(finding.case.script)]
     rows = [msgspec.json.decode(line) for line in lines.splitlines()[1:]]
     return [(str(row["i"]), _asked(row), _answered(row)) for row in rows]
+
+
+WORDS = (
+    "N: `decode_context_parallel_size`, ranks that share the positions of a sharded group; H: `hash_block_size`, tokens per "
+    "prefix hash; S: `scheduler_block_size`; E: tokens of one entry of a group's table (docs/semantics.md, section 1)"
+)
+"""The letters of `described` and of the table of groups, in vLLM's names."""
+
+SECTION = re.compile(r"\b[1-9]\.\d\b")
+
+
+def sections(sentence: str) -> str:
+    """Return where a law's sentence sends its reader, or nothing."""
+    found = list(dict.fromkeys(SECTION.findall(sentence)))
+    return f"docs/semantics.md, section{'s' * (len(found) > 1)} {', '.join(found)}" if found else ""
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text of at most so many characters; a cut one says so."""
+    return text if len(text) <= most else f"{text[:most]}... ({len(text) - most:,} more characters)"
+
+
+def derived(finding: Finding) -> list[str]:
+    """Return what the release derives from the configuration otherwise than the semantics, by its recording's header."""
+    lines = finding.outcome.lines if finding.outcome is not None else b""
+    if finding.case is None or not lines:
+        return []
+    own = msgspec.json.decode(lines.splitlines()[0])["config"]
+    ours = finding.case.scope.header()
+    names = ("group_block_sizes", "scheduler_block_size", "clip_block_size", "fine_grained_hits")
+    return [
+        f"{name}: {json.dumps(own[name])}, by the semantics {json.dumps(ours[name])}"
+        for name in names
+        if name in own and own[name] != ours[name]
+    ]
+
+
+def together(finding: Finding, table: Table) -> list[str]:
+    """Return the other laws that the same generated case refutes: they may share one cause."""
+    if finding.case is None:
+        return []
+    return [other.law for other in table.findings if other.law != finding.law and other.origin == finding.origin]
 
 
 def described(finding: Finding) -> str:
@@ -82,20 +125,30 @@ def page(finding: Finding, table: Table, again: str) -> str:
     where = f", at operation {finding.breach.operation}" if finding.breach.operation >= 0 else ""
     out += [f"{_text(finding.breach.message)}{where}.", ""]
     out += [f"- {name}: `{_code(value)}`" for name, value in finding.breach.values]
-    out += ["", "## Geometry", "", f"{described(finding)}.", "", *_geometry(finding), "", "## Operations", ""]
+    where = sections(law.sentence)
+    out += ["", f"({where})"] if where else []
+    others = together(finding, table)
+    if others:
+        out += ["", f"The same generated case refutes {', '.join(others)}, too: they may share one cause."]
+    out += ["", "## Geometry", "", f"{described(finding)}.", "", f"{WORDS}.", "", *_geometry(finding), "", "## Operations", ""]
     rows = operations(finding)
     if len(rows) > SHOWN_OPERATIONS:
         out += [f"The first {len(rows) - SHOWN_OPERATIONS} operations are in the recording.", ""]
     out += ["| | operation | answer |", "|---|---|---|"]
-    out += [f"| {number} | {_text(asked)} | {_text(said)[:600]} |" for number, asked, said in rows[-SHOWN_OPERATIONS:]]
-    out += ["", "## Expected and actual", "", f"Expected: {law.sentence}", "", f"Actual: {_text(finding.breach.message)}.", ""]
+    out += [f"| {number} | {_text(asked)} | {_text(cut(said, 600))} |" for number, asked, said in rows[-SHOWN_OPERATIONS:]]
+    values = dict(finding.breach.values)
+    expected, actual = values.get("expected"), values.get("actual")
+    said = [f"Expected: {law.sentence if expected is None else f'`{_code(expected)}`'}", ""]
+    said += [f"Actual: {_text(finding.breach.message) + '.' if actual is None else f'`{_code(actual)}`'}", ""]
+    out += ["", "## Expected and actual", "", *said]
     out += [f"Law {finding.law}, source {law.source} (docs/laws.md)."]
     row = table.row(finding.law)
     if row is not None:
-        out.append(f"Judged {row.judged:,} times in {table.steps:,} scheduler steps, violated {row.broken:,} times.")
+        out.append(f"Judged {row.judged:,} times in {table.steps:,} scheduler steps, violated {row.broken:,} of these times.")
     if finding.outcome is not None and finding.outcome.traceback:
         out += ["", "```text", *finding.outcome.traceback.rstrip().splitlines(), "```"]
-    out += ["", f"Found by `{finding.origin}` and made smaller. To see it again:", "", f"    {again}"]
+    how = "" if finding.origin.startswith("--script") else " and made smaller"
+    out += ["", f"Found by `{finding.origin}`{how}. To see it again:", "", f"    {again}"]
     return "\n".join(out) + "\n"
 
 
@@ -111,10 +164,21 @@ def _geometry(finding: Finding) -> list[str]:
     out = ["| group | kind | block | window | E |", "|---|---|---|---|---|"]
     for at, (group, size) in enumerate(zip(config.groups, config.group_block_sizes, strict=True)):
         out.append(f"| {at} | {group.kind} | {group.block_size} | {group.window or ''} | {size} |")
-    return [*out, "", "```json", json.dumps(finding.case.scope.header(), sort_keys=True), "```"]
+    own = derived(finding)
+    if own:
+        out += ["", "The release itself derives:", "", *(f"- {line}" for line in own)]
+    return [
+        *out,
+        "",
+        "What it was asked to run, with the sizes that the semantics derive:",
+        "",
+        "```json",
+        json.dumps(finding.case.scope.header(), sort_keys=True),
+        "```",
+    ]
 
 
-def write(table: Table, folder: Path, asked: str) -> list[Path]:
+def write(table: Table, folder: Path, asked: str, budget: Sequence[str] = ()) -> list[Path]:
     """Write the page, the case and the recording of every refuted law; return the pages. Raises OutputError."""
     home = output.make_folder(folder / f"vllm-{table.version}")
     pages = []
@@ -127,14 +191,24 @@ def write(table: Table, folder: Path, asked: str) -> list[Path]:
         if finding.outcome is not None and finding.outcome.lines:
             output.write_bytes_atomically(home / f"{finding.law}.ndjson.gz", runs.packed(finding.outcome.lines))
         pages.append(home / f"{finding.law}.md")
-        output.write_atomically(pages[-1], page(finding, table, reproduce(asked, finding, file)))
+        output.write_atomically(pages[-1], page(finding, table, reproduce(asked, finding, file, budget)))
     return pages
 
 
-def reproduce(asked: str, finding: Finding, file: Path | None = None) -> str:
-    """Return the command that shows a finding again; ``asked`` is how the release was named on the command line."""
-    origin = finding.origin if file is None or finding.case is None else f"--script {shlex.quote(str(file))}"
-    return f"kvproof conform vllm {asked} {origin} --law {finding.law}"
+def reproduce(asked: str, finding: Finding, file: Path | None = None, budget: Sequence[str] = ()) -> str:
+    """Return the command that shows a finding again.
+
+    ``asked`` is how the release was named on the command line, ``budget`` what else of it decides how much is tried. A case in
+    a file needs none of it.
+    """
+    words = [finding.origin, *budget]
+    if finding.case is not None and file is not None:
+        words = [f"--script {shlex.quote(str(file))}"]
+    elif finding.origin.startswith("--script"):
+        words = [finding.origin]
+    elif finding.case is not None:
+        words = [word for word in words if not word.startswith("--steps")]
+    return " ".join(["kvproof conform vllm", asked, *words, f"--law {finding.law}"])
 
 
 def as_dict(table: Table) -> dict[str, Any]:
@@ -149,6 +223,7 @@ def as_dict(table: Table) -> dict[str, Any]:
         "laws": [_row_dict(row) for row in table.rows],
         "findings": [_finding_dict(finding) for finding in table.findings],
         "differing_runs": dict(sorted(table.differing.items())),
+        "differences": dict(sorted(table.kinds.items())),
         "unsupported": dict(sorted(table.unsupported.items())),
         "failures": [{"case": case, "what": what} for case, what in table.failures],
         "problems": [{"case": case, "what": what} for case, what in table.problems],
@@ -188,4 +263,4 @@ def _text(value: str) -> str:
 
 def _code(value: str) -> str:
     text = value.replace("`", "'").replace("\n", " ")
-    return text if len(text) <= 600 else text[:597] + "..."
+    return cut(text, 600)

@@ -7,9 +7,11 @@ What the release does to its process (a crash, a hang, prints of its own) never 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import queue
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -26,9 +28,11 @@ import msgspec
 from attrs import field, frozen
 
 from kvproof.spec import distribution
+from kvproof.spec.vllm.child import main
 from kvproof.spec.vllm.releases import Release
 
 CHILD = Path(__file__).resolve().parent / "child" / "main.py"
+TORCH_FOR_CPU = "https://download.pytorch.org/whl/cpu"
 START_SECONDS = 180.0
 """Torch and the release are imported within this time."""
 
@@ -52,6 +56,27 @@ SETTINGS = {
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "WARNING",
 }
+
+
+FRAME = re.compile(r'^  File "([^"]+)", line (\d+), in (\S+)', re.MULTILINE)
+
+
+def place(traceback: str) -> str:
+    """Return the innermost place of a traceback, such as ``vllm/v1/request.py:12 in append``; empty without one."""
+    frames = FRAME.findall(traceback)
+    if not frames:
+        return ""
+    file, line, name = frames[-1]
+    own, release = file.startswith(f"{CHILD.parent}{os.sep}"), file.rpartition("/vllm/")
+    short = f"kvproof/spec/vllm/child/{Path(file).name}" if own else f"vllm/{release[2]}" if release[1] else file
+    return f"{short}:{line} in {name}"
+
+
+def raised_at(text: str, traceback: str) -> str:
+    """Return an exception's text with its place; one without a message says so."""
+    text, where = text.rstrip(), place(traceback)
+    said = f"{text.removesuffix(':')} (no message)" if text.endswith(":") else text
+    return f"{said}, at {where}" if where else said
 
 
 @frozen(kw_only=True)
@@ -110,12 +135,29 @@ class ReleaseUnusable(ReleaseFailure):
     def what(self) -> str:
         """What happened and what to do, as one sentence without the lines."""
         if self.missing:
-            wanted = " ".join(DISTRIBUTIONS.get(name, name) for name in self.missing)
-            return (
-                f"vLLM {self.version} needs packages that this Python lacks: {', '.join(self.missing)}. "
-                f"Run: {sys.executable} -m pip install '{distribution.NAME}[vllm]' {wanted}"
-            )
+            return f"vLLM {self.version} needs {lacks(self.missing)}"
         return f"vLLM {self.version} cannot be driven: {self.why} (during {self.doing})"
+
+
+def lacks(missing: Sequence[str]) -> str:
+    """Return which packages this Python lacks and the lines that bring them: those of a clone, or of an installed kvproof."""
+    unlisted = [name for name in missing if name not in main.NEEDED]
+    root = distribution.source_folder()
+    pip = f"{sys.executable} -m pip install"
+    lines = [f"{pip} torch --index-url {TORCH_FOR_CPU}"] if "torch" in missing else []
+    if root is None:
+        lines.append(f"{pip} '{distribution.NAME}[vllm]'")
+    else:
+        lines.append(f"cd {shlex.quote(str(root))} && {pip} -c requirements/lock.txt -e '.[vllm]'")
+    if unlisted:
+        lines.append(f"{pip} {' '.join(DISTRIBUTIONS.get(name, name) for name in unlisted)}")
+    first = " (torch first, for the CPU alone: otherwise pip brings CUDA)" if "torch" in missing else ""
+    return f"packages that this Python lacks: {', '.join(missing)}. Run{first}: {' && '.join(lines)}"
+
+
+def missing_packages() -> tuple[str, ...]:
+    """Return the modules that every release needs and this Python does not have, without importing any."""
+    return tuple(name for name in main.NEEDED if importlib.util.find_spec(name) is None)
 
 
 @frozen(kw_only=True)
@@ -128,7 +170,7 @@ class ReleaseRaised(ReleaseFailure):
     @property
     def what(self) -> str:
         """What happened, as one sentence without the lines."""
-        return f"vLLM {self.version} raised during {self.doing}: {self.text}"
+        return f"vLLM {self.version} raised during {self.doing}: {raised_at(self.text, self.traceback)}"
 
 
 @frozen(kw_only=True)

@@ -278,13 +278,31 @@ UNREACHABLE = re.compile(
 )
 
 
+OFFERED = re.compile(r"\(from versions: ([^)]*)\)")
+SHOWN_VERSIONS = 12
+
+
+def _newest(offered: re.Match[str]) -> str:
+    """Return pip's list of versions, of a long one the last, which are the newest."""
+    versions = offered.group(1).split(", ")
+    older = len(versions) - SHOWN_VERSIONS
+    if older <= 0:
+        return offered.group(0)
+    return f"(from versions: {older} older ones, {', '.join(versions[-SHOWN_VERSIONS:])})"
+
+
+def _cut(text: str, most: int = 900) -> str:
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def _is_unknown(said: str) -> bool:
     return "No matching distribution" in said and not UNREACHABLE.search(said)
 
 
 def _explained(version: str, said: str) -> ReleaseError:
     """Return the error that fits what pip said."""
-    last = "; ".join(line.strip() for line in said.splitlines() if line.startswith("ERROR"))[-600:]
+    errors = "; ".join(line.strip() for line in said.splitlines() if line.startswith("ERROR"))
+    last = _cut(OFFERED.sub(_newest, errors))
     last = last or " ".join(said.split())[-300:]
     if "No space left" in said or "Disk quota" in said:
         return NoSpace(f"no room for the wheel of vLLM {version}: free 500 MB or set KVPROOF_CACHE to another folder ({last})")

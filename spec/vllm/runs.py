@@ -22,12 +22,16 @@ from kvproof.spec.traces.format import Config
 from kvproof.spec.traces.read import Recording
 from kvproof.spec.vllm import follow as following
 from kvproof.spec.vllm import scripts
-from kvproof.spec.vllm.process import ReleaseFailure, ReleaseHung, ReleaseRaised, ReleaseUnusable
+from kvproof.spec.vllm.process import ReleaseFailure, ReleaseHung, ReleaseRaised, ReleaseUnusable, raised_at
 from kvproof.spec.vllm.scope_parts import Scope
 from kvproof.spec.vllm.scripts import Script
 
 LIVENESS = "LV-9"
 """The law that a hang, a crash and an exception break: what may be done returns without an error."""
+
+
+FOLLOWED = VLLM_0_33_0
+"""The profile that predicts what a recording does not say, and that explains known deviations."""
 
 
 class Runner(Protocol):
@@ -62,7 +66,8 @@ class Breach:
     """A law that did not hold: ``operation`` is the index of the recording's line, -1: the run as a whole.
 
     ``values``: expected, actual and the places, as text. ``bent``: a field of the followed profile
-    explains it. ``exact``: the model under that profile had predicted everything up to here.
+    explains it. ``exact``: the model under that profile had predicted everything up to here. ``moment``: the place of the
+    action in the run (-1: the run as a whole); a law is judged once per moment and may say several things about it.
     """
 
     law: str
@@ -71,6 +76,7 @@ class Breach:
     values: tuple[tuple[str, str], ...] = ()
     bent: bool = False
     exact: bool = False
+    moment: int = -1
 
 
 @frozen(slots=True)
@@ -78,11 +84,11 @@ class Outcome:
     """What came of one case; all of it can be sent between processes.
 
     ``steps``: scheduler steps. ``premises``: per law how often it was judged; ``hidden``: (law, what) -> how often it was not,
-    for what was hidden. ``differences``: where the release did not do what the model predicts, no violation by itself;
-    ``difference``: the first. ``unsupported``: why the release cannot run the scope at all. ``failure``: how the release ended
-    the run early (an exception's text with its ``traceback``, a hang, a crash), ``refused``: why the model does not allow what
-    was done there either. ``problem``: why the run could not be recorded or followed to its end. ``lines``: the recording, kept
-    where it is asked for.
+    for what was hidden. ``differences``: kinds of what the release did and the model does not predict, with counts, no
+    violation by themselves; ``difference``: the first. ``unsupported``: why the release cannot run the scope at all.
+    ``failure``: how the release ended the run early (an exception's text with its ``traceback``, a hang, a crash), ``refused``:
+    why the model does not allow what was done there either. ``problem``: why the run could not be recorded or followed to its
+    end. ``lines``: the recording, kept where it is asked for.
     """
 
     case: Case
@@ -90,7 +96,7 @@ class Outcome:
     operations: int = 0
     premises: Mapping[str, int] = {}
     hidden: Mapping[tuple[str, str], int] = {}
-    differences: int = 0
+    differences: Mapping[str, int] = {}
     difference: str = ""
     breaches: tuple[Breach, ...] = ()
     unsupported: str = ""
@@ -127,7 +133,7 @@ class _CaseFile(msgspec.Struct, frozen=True):
     script: list[Any]
 
 
-def play(runner: Runner, case: Case, laws: Sequence[Law], *, keep: bool = False, profile: Profile = VLLM_0_33_0) -> Outcome:
+def play(runner: Runner, case: Case, laws: Sequence[Law], *, keep: bool = False, profile: Profile = FOLLOWED) -> Outcome:
     """Run a case and judge it. ``keep``: the outcome has the recording's lines.
 
     Raises ReleaseUnusable where the release cannot be driven at all.
@@ -157,7 +163,7 @@ def recorded(runner: Runner, case: Case) -> tuple[Outcome, list[str]]:
     except ReleaseUnusable:
         raise
     except ReleaseRaised as failure:
-        return evolve(outcome, unsupported=failure.text), []
+        return evolve(outcome, unsupported=raised_at(failure.text, failure.traceback)), []
     except ReleaseFailure as failure:
         how = "hung" if isinstance(failure, ReleaseHung) else "crashed"
         breach = Breach(LIVENESS, len(lines) - 1, f"the process {how}: {failure.what}", (("after", f"{len(lines)} lines"),))
@@ -191,6 +197,7 @@ def _judged(outcome: Outcome, recording: Recording, laws: Sequence[Law], profile
             tuple((name, _text(value)) for name, value in found.violation.evidence.values),
             found.violation.bent,
             (found.operation if found.operation >= 0 else len(recording.operations) - 1) < first,
+            found.violation.position,
         )
         for found in followed.violations
     ]
@@ -199,7 +206,7 @@ def _judged(outcome: Outcome, recording: Recording, laws: Sequence[Law], profile
         operations=len(recording.operations),
         premises=dict(followed.premises),
         hidden={(law, what): count for law, reasons in followed.hidden.items() for what, count in reasons.items()},
-        differences=sum(followed.counts.values()),
+        differences=dict(followed.counts),
         difference=str(followed.differences[0]) if followed.differences else "",
         breaches=tuple(breaches),
         refused=followed.refused,

@@ -72,8 +72,8 @@ class Found:
 class Judged:
     """One law on one release. ``judged``: configurations (rows: appends) under which its premise was true.
 
-    ``broken`` counts those that break it, ``bent`` those that a field of the profile explains, ``hidden`` those where a part of
-    what it asks for cannot be asked. ``moot``: questions that cannot come up in the release.
+    ``broken`` counts those that break it, ``bent`` those that only a field of the profile explains, ``hidden`` those where
+    a part of what it asks for cannot be asked. ``moot``: questions that cannot come up in the release.
     """
 
     law: str
@@ -286,25 +286,21 @@ def _judge_rows(release: Release, law: Law, arguments: Arguments, config: Config
     except ReleaseRaised as error:
         judged.hidden[_reason(error.text)] += 1
         return
-    broken = bent = False
     for position, moment in enumerate(moments(config, actions, answers)):
         assert law.check is not None
         found = law.check(moment)
         if found is None:
             continue
         judged.judged += 1
-        for evidence in found:
-            if _bent(law, config, evidence):
-                bent = True
-                continue
-            broken = True
+        unbent = [evidence for evidence in found if not _bent(law, config, evidence)]
+        judged.broken += bool(unbent)
+        judged.bent += bool(found) and not unbent
+        for evidence in unbent:
             best = judged.found
             upto = actions[: position + 1]
             sizes = configurations.row_size
             if best is None or (sizes(arguments), len(upto)) < (sizes(best.arguments), len(best.actions)):
                 judged.found = Found(arguments, evidence, upto)
-    judged.broken += broken
-    judged.bent += bent and not broken
 
 
 def _fewer_appends(release: Release, subject: Subject, law: Law, found: Found) -> Found:

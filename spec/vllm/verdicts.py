@@ -16,6 +16,7 @@ from kvproof.spec.exits import ExitCode
 from kvproof.spec.laws.base import Law
 from kvproof.spec.vllm import baseline
 from kvproof.spec.vllm.baseline import Entry
+from kvproof.spec.vllm.process import raised_at
 from kvproof.spec.vllm.runs import Breach, Case, Outcome
 
 Verdict = Literal["holds", "refuted", "declared", "bent", "undetermined"]
@@ -43,9 +44,9 @@ class Finding:
 
 @frozen(slots=True)
 class Row:
-    """One law on one release. ``judged``: how often its premise was true; ``broken``: violations that nothing declares;
-    ``declared``: those that the baseline declares; ``bent``: those that only the profile explains; ``why``: the reason of an
-    undetermined law.
+    """One law on one release. ``judged``: how often its premise was true. Of these, each counted once: ``broken``: how often a
+    violation was seen that nothing declares; ``bent``: else, one that only the profile explains; ``declared``: else, one that
+    the baseline declares. ``why``: the reason of an undetermined law.
     """
 
     law: str
@@ -91,6 +92,8 @@ class Tally:
     bent: Counter[str] = field(factory=Counter)
     differing: Counter[str] = field(factory=Counter)
     """Scope -> runs in which the release did something that the model does not predict."""
+    kinds: Counter[str] = field(factory=Counter)
+    """Kind of such a difference -> how often it was seen."""
     unsupported: dict[str, str] = field(factory=dict)
     """Scope -> why the release cannot run it."""
     failures: list[tuple[str, str]] = field(factory=list)
@@ -116,24 +119,31 @@ class Tally:
         for (law, what), count in outcome.hidden.items():
             self.hidden.setdefault(law, Counter())[what] += count
         self.differing[scope] += bool(outcome.differences)
+        self.kinds.update(outcome.differences)
         if outcome.failure:
-            self.failures.append((outcome.case.origin, outcome.failure))
+            self.failures.append((outcome.case.origin, raised_at(outcome.failure, outcome.traceback)))
         if outcome.problem:
             self.problems.append((outcome.case.origin, outcome.problem))
         known = {law.id: law for law in self.laws}
+        seen: dict[tuple[str, int], int] = {}
         for breach in outcome.breaches:
-            entry = baseline.excused(self.entries, outcome.case, breach, known)
-            if entry is not None:
-                self.declared[breach.law] += 1
-                self.used.add(entry.name)
-                continue
-            if breach.bent:
-                self.bent[breach.law] += 1
-                continue
-            self.broken[breach.law] += 1
-            best = self.candidates.get(breach.law)
-            if best is None or outcome.operations < (best.outcome.operations if best.outcome else 0):
-                self.candidates[breach.law] = Finding(breach.law, breach, outcome.case.origin, outcome.case, outcome)
+            place = (breach.law, breach.moment)
+            seen[place] = max(seen.get(place, 0), self._kind_of(outcome, breach, known))
+        for (law, _), kind in seen.items():
+            (self.declared, self.bent, self.broken)[kind][law] += 1
+
+    def _kind_of(self, outcome: Outcome, breach: Breach, known: Mapping[str, Law]) -> int:
+        """Return 0 for a declared breach, 1 for a bent one, and 2 for one that nothing explains; the shortest is kept."""
+        entry = baseline.excused(self.entries, outcome.case, breach, known)
+        if entry is not None:
+            self.used.add(entry.name)
+            return 0
+        if breach.bent:
+            return 1
+        best = self.candidates.get(breach.law)
+        if best is None or outcome.operations < (best.outcome.operations if best.outcome else 0):
+            self.candidates[breach.law] = Finding(breach.law, breach, outcome.case.origin, outcome.case, outcome)
+        return 2
 
     def add_subject(self, judged: Judged) -> None:
         """Add what another subject says about a law."""
@@ -181,6 +191,8 @@ class Table:
     operations: int
     findings: tuple[Finding, ...] = ()
     differing: Mapping[str, int] = {}
+    kinds: Mapping[str, int] = {}
+    """Kind of what the followed profile does not predict -> how often it was seen."""
     unsupported: Mapping[str, str] = {}
     failures: tuple[tuple[str, str], ...] = ()
     problems: tuple[tuple[str, str], ...] = ()
@@ -224,6 +236,7 @@ def table(tally: Tally, trusted: str, findings: Sequence[Finding], stale: Sequen
         tally.operations,
         tuple(findings),
         {scope: count for scope, count in tally.differing.items() if count},
+        dict(tally.kinds),
         dict(tally.unsupported),
         tuple(tally.failures),
         tuple(tally.problems),

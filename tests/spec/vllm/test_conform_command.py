@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
 from kvproof.spec.cli import main
 from kvproof.spec.commands import conform
@@ -11,8 +12,9 @@ from kvproof.spec.conformance import api, reports
 from kvproof.spec.conformance.adapter import Observation, Shows
 from kvproof.spec.conformance.oracle import Verdict
 from kvproof.spec.exits import ExitCode, UserError
-from kvproof.spec.vllm import matrix, releases
+from kvproof.spec.vllm import matrix, process, releases
 from kvproof.spec.vllm.releases import Release
+from kvproof.spec.vllm.verdicts import Row, Table
 
 from .pretending import opened
 
@@ -30,6 +32,7 @@ def pretended(monkeypatch):
 
     whole = matrix.perform_all
     monkeypatch.setattr(releases, "find", find)
+    monkeypatch.setattr(process, "missing_packages", tuple)
     monkeypatch.setattr(
         matrix,
         "perform_all",
@@ -85,6 +88,84 @@ def test_only_what_is_new_in_head_fails(capsys):
     code, out, _ = run(capsys, "--base", "1.0", "--head", "2.0")
     assert code == ExitCode.REFUTED
     assert "new in 2.0: PC-3: 1.0 is not refuted by it" in out
+    assert "verdict: refuted: new in 2.0: PC-3" in out
+
+
+def test_a_comparison_says_what_is_fixed_and_ends_with_its_own_line(capsys):
+    _, out, _ = run(capsys, "--base", "2.0", "--head", "1.0")
+    fixed = next(line for line in out.splitlines() if line.startswith("fixed in 1.0"))
+    assert fixed.startswith("fixed in 1.0: PC-3: holds, judged ")
+    assert "verdict: holds: nothing is new in 1.0 against 2.0" in out
+    assert out.splitlines()[-1] == "kvproof conform vllm --base 2.0 --head 1.0 --seed 0 --steps 30 --scope fa4-m4 --law PC-3"
+    document = json.loads(run(capsys, "--base", "2.0", "--head", "1.0", "--json")[1])
+    assert document["compared"]["gone"] == {"PC-3": "holds"}
+
+
+def test_a_law_asked_for_that_the_head_does_not_show_is_undetermined(capsys):
+    code, out, _ = run(capsys, "--base", "1.0", "--head", "3.0")
+    assert code == ExitCode.UNDETERMINED
+    assert "verdict: undetermined: vLLM 3.0: it could not be run; vLLM 3.0: PC-3 is undetermined" in out
+
+
+def test_a_case_of_a_file_is_shown_as_it_is(capsys, tmp_path):
+    """The same script again: nothing is made smaller, and the line that reproduces names the file."""
+    case = json.dumps({**matrix.plan(matrix.Options(scope="fa4-m4", steps=30))[0].as_json(), "law": "PC-3"})
+    file = tmp_path / "some.json"
+    file.write_text(case)
+    words = ["conform", "vllm", "--version", "2.0", "--script", str(file), "--law", "PC-3"]
+    assert main([*words, "--json"]) == ExitCode.REFUTED
+    (finding,) = json.loads(capsys.readouterr().out)["releases"][0]["findings"]
+    assert finding["case"]["script"] == json.loads(case)["script"]
+    assert main([*words, "--quick"]) == ExitCode.REFUTED
+    assert capsys.readouterr().out.splitlines()[-1] == f"kvproof conform vllm --version 2.0 --script {file} --law PC-3"
+
+
+def test_the_line_that_reproduces_keeps_what_bounds_the_search(capsys):
+    _, out, _ = run(capsys, "--version", "2.0", "--quick")
+    last = out.splitlines()[-1]
+    assert last == "kvproof conform vllm --version 2.0 --scope fa4-m4 --seed 0 --case 0 --quick --law PC-3"
+
+
+def rows_of(version, **verdicts):
+    rows = tuple(Row(law.replace("_", "-"), verdict, 7, 3 * (verdict == "refuted")) for law, verdict in verdicts.items())
+    return Table(version, "pretended", rows, 1, 40, 60)
+
+
+def printed(capsys, tables, everything=False):
+    conform._print(tables, None, ExitCode.REFUTED, matrix.Options(), everything)
+    return capsys.readouterr().out
+
+
+def test_what_matters_comes_first_and_what_holds_is_folded(capsys):
+    holding = {f"PC_{number}": "holds" for number in range(1, 14)}
+    table = rows_of("1.0", **holding, TB_11="bent", CC_1="declared", DS_2="refuted", DS_7="undetermined")
+    out = printed(capsys, [table])
+    order = [line.split()[0] for line in out.splitlines() if line.startswith((" PC-", " TB-", " CC-", " DS-"))]
+    assert order == ["DS-2", "TB-11", "CC-1"]
+    assert "13 laws hold within these runs (--all: how often each was judged): PC-1, PC-2," in out
+    assert "TB-11 is bent by append_guard = per_group of the followed profile (docs/laws.md)" in out
+    assert "undetermined: DS-7" in out
+    assert " PC-13   holds 7" in printed(capsys, [table], everything=True)
+    assert "verdict: refuted: vLLM 1.0: DS-2" in out
+
+
+def test_a_run_that_ended_early_says_who_judges_it_and_where_it_was(capsys):
+    failures = (("--scope fa4 --seed 0 --case 0", "AssertionError (no message), at vllm/v1/request.py:3 in append"),)
+    table = evolve(rows_of("1.0", PC_1="holds"), failures=failures, differing={"fa4": 1}, kinds={"step": 2, "Drain.keys": 9})
+    out = printed(capsys, [table])
+    assert "1 run ended early, the first (--scope fa4 --seed 0 --case 0): AssertionError (no message), at vllm/v1" in out
+    assert "LV-9 would judge it and was not asked for: --law LV-9" in out
+    assert (
+        "1 of 1 runs do something that the profile vllm-0.33.0 does not predict (no violation): Drain.keys 9 times, step 2"
+        in out
+    )
+    assert "LV-9 judges it" in printed(capsys, [evolve(rows_of("1.0", LV_9="refuted"), failures=failures)])
+
+
+def test_nothing_is_tabled_of_a_release_that_cannot_be_run(capsys):
+    out = printed(capsys, [evolve(rows_of("1.0", PC_1="undetermined"), unusable="it is torn", runs=0)])
+    assert "cannot be run: it is torn" in out
+    assert "undetermined: PC-1" not in out
 
 
 def test_what_cannot_be_run_is_undetermined(capsys):
@@ -109,6 +190,8 @@ def test_json_is_the_same_for_the_same_seed(capsys):
         (["--version", "1.0", "--installed"], "name what to judge by one of"),
         (["--base", "1.0"], "--base and --head go together"),
         (["--version", "9.9"], "pip offers no vLLM 9.9"),
+        (["--version", "1.0", "--version", "2.0"], "name several releases by --versions 1.0,2.0"),
+        (["--path", "a", "--path", "b"], "--path is given 2 times"),
         (["--version", "1.0", "--baseline", "nowhere.json"], "cannot be read"),
         (["--version", "1.0", "--script", "nowhere.json"], "cannot be read"),
         (["--versions", "1.0,9.9"], "pip offers no vLLM 9.9"),
@@ -230,3 +313,14 @@ def test_an_attribute_is_an_adapter_or_makes_one():
     assert conform._loaded("kvproof.spec.exits:ExitCode.HOLDS") == ExitCode.HOLDS
     with pytest.raises(UserError, match=r"no module kvproof\.nowhere"):
         conform._loaded("kvproof.nowhere:Thing")
+
+
+def test_missing_packages_are_said_before_anything_is_fetched(monkeypatch, capsys):
+    monkeypatch.setattr(process, "missing_packages", lambda: ("torch", "zmq"))
+    monkeypatch.setattr(releases, "find", lambda *words, **options: pytest.fail("fetched"))
+    assert main(["conform", "vllm", "--version", "1.0"]) == ExitCode.ERROR
+    err = capsys.readouterr().err
+    assert "this Python lacks: torch, zmq" in err
+    assert err.index("torch --index-url https://download.pytorch.org/whl/cpu") < err.index(
+        "-c requirements/lock.txt -e '.[vllm]'"
+    )

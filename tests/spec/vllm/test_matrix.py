@@ -5,12 +5,16 @@ import json
 from pathlib import Path
 
 import pytest
+from attrs import evolve
+from msgspec import structs
 
 from kvproof.spec import laws
 from kvproof.spec.exits import ExitCode, UserError
-from kvproof.spec.vllm import baseline, matrix, pages, shrink
+from kvproof.spec.vllm import baseline, matrix, pages, shrink, verdicts
 from kvproof.spec.vllm.matrix import Options
 from kvproof.spec.vllm.releases import Release
+from kvproof.spec.vllm.runs import Breach, Outcome
+from kvproof.spec.vllm.verdicts import Finding, Tally
 
 from .pretending import opened
 
@@ -177,3 +181,69 @@ def test_the_bound_of_runs_while_shrinking_is_kept():
     assert matrix.shrink_runs(False, 1) == matrix.SHRINK_RUNS
     assert matrix.shrink_runs(False, 2) == matrix.SHRINK_RUNS // 2
     assert matrix.shrink_runs(True, 9) == matrix.LEAST_SHRINK_RUNS
+
+
+def test_a_law_is_broken_at_most_as_often_as_it_is_judged():
+    case = matrix.plan(QUICK)[0]
+    said = [Breach("PC-3", 5, f"block {block}", moment=9) for block in range(7)]
+    said += [Breach("PC-3", 5, "bent", bent=True, moment=9), Breach("PC-3", 8, "bent", bent=True, moment=12)]
+    said += [Breach("PC-3", 9, "bent", bent=True, moment=at) for at in (14, 14, 15)]
+    tally = Tally("2.0", matrix.chosen_laws(("PC-3",)))
+    tally.add(Outcome(case, operations=9, premises={"PC-3": 4}, breaches=tuple(said)))
+    (row,) = tally.rows()
+    assert (row.verdict, row.judged, row.broken, row.bent, row.declared) == ("refuted", 4, 1, 3, 0)
+
+
+def test_what_the_profile_does_not_predict_is_counted_by_kind():
+    case = matrix.plan(QUICK)[0]
+    tally = Tally("2.0", matrix.chosen_laws(("PC-3",)))
+    for kinds in ({"Output.keys": 2}, {"Output.keys": 3, "step": 1}, {}):
+        tally.add(Outcome(case, differences=kinds))
+    table = verdicts.table(tally, "", (), (), ())
+    assert table.kinds == {"Output.keys": 5, "step": 1}
+    assert table.differing == {case.scope.name: 2}
+    assert pages.as_dict(table)["differences"] == {"Output.keys": 5, "step": 1}
+
+
+def found(law, scope="fa4-m4", lines=b"", values=(), origin="--scope fa4-m4 --seed 0 --case 0"):
+    case = matrix.plan(Options(steps=30, scope=scope))[0]
+    breach = Breach(law, 0, "it is wrong", values)
+    return Finding(law, breach, origin, case, Outcome(case, lines=lines, breaches=(breach,)))
+
+
+def test_a_page_says_the_values_the_letters_and_what_the_release_derives():
+    header = matrix.plan(Options(steps=30, scope="fa4-m4"))[0].scope.header()
+    own = {**header, "fine_grained_hits": not header["fine_grained_hits"]}
+    row = {"i": 0, "op": "init", "args": {}, "result": {"new": ["x" * 900]}}
+    lines = b"\n".join(json.dumps(part).encode() for part in ({"config": own}, row))
+    first = found("HB-11", lines=lines, values=(("expected", "True"), ("actual", "False")))
+    other = found("LV-5")
+    table = evolve(verdicts.table(Tally("2.0", ()), "", (), (), ()), findings=(first, other))
+    text = pages.page(first, table, "again")
+    assert "Expected: `True`\n\nActual: `False`" in text
+    assert "(docs/semantics.md, section 2.4)" in text
+    assert "N: `decode_context_parallel_size`" in text
+    said = [json.dumps(value) for value in (own["fine_grained_hits"], header["fine_grained_hits"])]
+    assert f"- fine_grained_hits: {said[0]}, by the semantics {said[1]}" in text
+    assert "The same generated case refutes LV-5, too" in text
+    assert "more characters) |" in text
+    alone = pages.page(found("LV-5"), evolve(table, findings=(other,)), "again")
+    assert "Actual: it is wrong." in alone
+    assert "share one cause" not in alone
+    assert "The release itself derives" not in alone
+
+
+def test_a_smallest_case_of_another_configuration_has_another_name():
+    finding = found("PC-3")
+    assert finding.case is not None
+    assert finding.outcome is not None
+    scope = finding.case.scope
+    smaller = evolve(finding.case, scope=evolve(scope, config=structs.replace(scope.config, num_device_blocks=9)))
+
+    def play(case):
+        return Outcome(case, breaches=finding.outcome.breaches)
+
+    assert matrix._named(play, play(smaller), finding).case.scope.name == f"smaller-than-{scope.name}"
+    assert matrix._named(play, play(finding.case), finding).case.scope.name == scope.name
+    lost = matrix._named(lambda case: Outcome(case), play(smaller), finding)
+    assert lost.case == smaller

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from kvproof.spec import distribution
+from kvproof.spec.vllm.child import main
 from kvproof.spec.vllm.process import (
     CHILD,
     ReleaseCrashed,
@@ -19,6 +21,10 @@ from kvproof.spec.vllm.process import (
     ReleaseRaised,
     ReleaseUnusable,
     environment,
+    lacks,
+    missing_packages,
+    place,
+    raised_at,
 )
 from kvproof.spec.vllm.releases import Release
 
@@ -188,11 +194,25 @@ def test_what_the_release_does_not_have_is_said_and_leaves_the_process_alive(chi
 
 
 def test_missing_packages_are_named_with_the_line_that_brings_them(child):
-    process = child("", hello='answer(version="1.2.3", missing=["yaml", "einops"])')
-    with pytest.raises(ReleaseUnusable, match=r"yaml, einops.*kvproof\[vllm\]' pyyaml einops") as caught:
+    process = child("", hello='answer(version="1.2.3", missing=["yaml", "odd"])')
+    with pytest.raises(
+        ReleaseUnusable, match=r"yaml, odd\. Run: .*requirements/lock\.txt -e '\.\[vllm\]' && .* install odd$"
+    ) as caught:
         process.start()
-    assert caught.value.missing == ("yaml", "einops")
+    assert caught.value.missing == ("yaml", "odd")
     assert process.pid is None
+
+
+def test_an_installed_copy_names_itself_and_torch_for_the_cpu_comes_first(monkeypatch):
+    monkeypatch.setattr(distribution, "source_folder", lambda: None)
+    said = lacks(("torch", "zmq"))
+    assert said.endswith("pip install 'kvproof[vllm]'")
+    assert said.index("torch --index-url") < said.index("kvproof[vllm]")
+
+
+def test_packages_that_are_missing_are_found_without_importing(monkeypatch):
+    monkeypatch.setattr(main, "NEEDED", ("json", "no_such_package_at_all"))
+    assert missing_packages() == ("no_such_package_at_all",)
 
 
 def test_a_missing_package_that_ends_the_child_is_named_as_well(child):
@@ -229,3 +249,22 @@ def test_settings_of_the_caller_do_not_reach_the_child(monkeypatch, tmp_path):
 def test_the_child_of_the_project_lies_beside_this_package():
     assert CHILD.name == "main.py"
     assert CHILD.parent.name == "child"
+
+
+TRACE = """Traceback (most recent call last):
+  File "{child}", line 9, in run
+    driver.run()
+  File "/some/where/vllm/0.1.0/vllm/v1/request.py", line 12, in append
+    assert n
+AssertionError
+"""
+
+
+def test_an_exception_is_named_with_its_place():
+    assert place(TRACE) == "vllm/v1/request.py:12 in append"
+    assert raised_at("AssertionError: ", TRACE) == "AssertionError (no message), at vllm/v1/request.py:12 in append"
+    assert raised_at("ValueError: no", "") == "ValueError: no"
+    own = TRACE.replace("/some/where/vllm/0.1.0/vllm/v1/request.py", str(CHILD))
+    assert place(own) == "kvproof/spec/vllm/child/main.py:12 in append"
+    failure = ReleaseRaised(version="1", doing="hello", text="AttributeError: x", traceback=TRACE)
+    assert str(failure) == "vLLM 1 raised during hello: AttributeError: x, at vllm/v1/request.py:12 in append"

@@ -55,7 +55,7 @@ def test_a_run_that_fills_no_window_loses_a_multiple_of_the_alignment(process, r
     )
     outcome = play(process, config, RESENT)
     assert [found["local"] for found in calls(outcome, "lookup")] == [0, 8]
-    assert outcome.differences == 0
+    assert not outcome.differences
     breach = outcome.broken("HB-15")
     assert breach is not None
     assert breach.bent

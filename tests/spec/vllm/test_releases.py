@@ -149,6 +149,15 @@ def test_a_version_that_the_index_does_not_have(index, cache):
     assert not (cache / "vllm/9.9.9").exists()
 
 
+def test_of_many_versions_the_newest_are_named():
+    offered = ", ".join(f"0.{minor}.0" for minor in range(300))
+    said = f"ERROR: Could not find a version that satisfies the requirement vllm===9.9 (from versions: {offered})\n"
+    error = releases._explained("9.9", said + "ERROR: No matching distribution found for vllm===9.9\n")
+    assert isinstance(error, UnknownRelease)
+    assert "requirement vllm===9.9 (from versions: 288 older ones, 0.288.0, " in str(error)
+    assert "0.299.0); ERROR: No matching distribution found for vllm===9.9" in str(error)
+
+
 def test_a_build_with_a_local_version_is_not_taken_for_the_release(index, cache):
     wheel(index, f"{VERSION}+other")
     with pytest.raises(UnknownRelease):
