@@ -401,6 +401,12 @@ def _loaded(target: str) -> object:
     module, _, attribute = target.partition(":")
     if not module or not attribute:
         raise UserError(f"{target!r}: name a module and an attribute of it, such as my_package.my_adapter:Adapter")
+    if "/" in module or module.endswith(".py"):
+        raise UserError(f"{target}: {module} is a path; name the module by dots, such as {_dotted(module)}:{attribute}")
+    if module.startswith("."):
+        raise UserError(
+            f"{target}: {module} is relative; name the module with its package, such as my_package{module}:{attribute}"
+        )
     found: object = _imported(target, module)
     for name in attribute.split("."):
         try:
@@ -412,9 +418,14 @@ def _loaded(target: str) -> object:
     try:
         return found()
     except Exception as error:
-        raise UserError(f"{target} cannot be called without arguments: {describe_crash(error)}") from error
+        words = "name an adapter, or a class or function that makes one when it is called without arguments"
+        raise UserError(f"{target} cannot be called without arguments: {describe_crash(error)}; {words}") from error
     except SystemExit as error:
         raise UserError(f"{target} ended the program (exit status {error.code}) instead of returning an adapter") from error
+
+
+def _dotted(path: str) -> str:
+    return ".".join(part for part in path.removesuffix(".py").split("/") if part not in ("", ".", "..")) or "my_module"
 
 
 def _imported(target: str, module: str) -> object:

@@ -161,7 +161,9 @@ def _undetermined(asked: Asked, law: str, why: str, config: pytest.Config) -> No
 def _judged_at_all(report: Report) -> None:
     """Fail if no run took place, or if something is wrong with the judging itself."""
     if report.problems:
-        pytest.fail("\n".join(("the adapter could not be judged properly", *report.problems)), pytrace=False)
+        broken = ", ".join(verdict.law for verdict in report.refuted)
+        hint = (f"refuted, and perhaps the cause: {broken}",) if broken else ()
+        pytest.fail("\n".join(("not everything could be judged", *report.problems, *hint)), pytrace=False)
     if not report.actions:
         skipped = [f"{scope.name}: {scope.skipped}" for scope in report.scopes]
         pytest.fail("\n".join(("the adapter performed no action in any scope", *skipped)), pytrace=False)

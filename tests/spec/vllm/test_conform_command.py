@@ -141,6 +141,7 @@ MODULES = {
     "number": "thing = 5",
     "nameless": "class thing:\n name = None; shows = frozenset(); null_block = 0; start = perform = None",
     "wordless": "class thing:\n name = 'a'; shows = frozenset(); null_block = 'x'; start = perform = None",
+    "uncalled": "class thing:\n name = 'a'; shows = frozenset(); null_block = 0; start = perform = None",
     "needs": "class thing:\n def __init__(self, size): ...",
     "leaves": "import sys\ndef thing(): sys.exit(0)",
     "odd": "class thing:\n def __getattr__(self, name): raise ValueError('evil')",
@@ -165,6 +166,7 @@ class Silent:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
+        ("uncalled", "the adapter's start is None: a method is needed"),
         ("raises", "cannot be imported: RuntimeError: boom"),
         ("torn", "cannot be imported: SyntaxError"),
         ("ends", "ended the program (exit status 0) when it was imported"),
@@ -228,5 +230,9 @@ def test_an_adapter_is_judged_and_the_worst_verdict_decides(monkeypatch, capsys)
 
 def test_an_attribute_is_an_adapter_or_makes_one():
     assert conform._loaded("kvproof.spec.exits:ExitCode.HOLDS") == ExitCode.HOLDS
+    with pytest.raises(UserError, match=r"is a path; name the module by dots, such as examples\.adapter:Thing"):
+        conform._loaded("./examples/adapter.py:Thing")
+    with pytest.raises(UserError, match=r"\.own is relative"):
+        conform._loaded(".own:Thing")
     with pytest.raises(UserError, match=r"no module kvproof\.nowhere"):
         conform._loaded("kvproof.nowhere:Thing")
