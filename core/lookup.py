@@ -150,13 +150,21 @@ def lookup_per_group(config: Config, pool: Pool, nodes: list[int], limit: int) -
             kind = kinds.of(config.groups[members[0]].kind)
             asked = with_margin(config, members, limit)
             found[index] = kind.find_hit(config, pool, nodes, members, asked, owes_drop(config, members, False))
-        deepest = min(found[index][0] for index in closed)
+        deepest = attention_hit(config, [found[index][0] for index in closed])
         shorter = [config.classes[index] for index, (hit, _) in found.items() if hit < deepest]
         hits = tuple(hit for hit, _ in found.values())
         if none_is_deeper(hits, deepest) and all(may_lag(config, members) for members in shorter):
             return deepest, _joint_lists(config, found, deepest), 0, bool(shorter)
     local, lists, junction = lookup_common(config, pool, nodes, limit)
     return local, lists, junction, False
+
+
+def attention_hit(config: Config, hits: list[int]) -> int:
+    """Return the full-attention hit, given those of the full-attention classes in order (T12).
+
+    Under ``lagging_groups = any`` it is that of the first class, and another one may be shorter as well.
+    """
+    return hits[0] if config.profile.lagging_groups == "any" else min(hits)
 
 
 def none_is_deeper(hits: tuple[int, ...], deepest: int) -> bool:
@@ -167,7 +175,8 @@ def none_is_deeper(hits: tuple[int, ...], deepest: int) -> bool:
 def may_lag(config: Config, members: tuple[int, ...]) -> bool:
     """Tell whether a class may be shorter than the full-attention hit (T12, field ``lagging_groups``).
 
-    A connector brings the external tokens and the state at their end. What a window reads before them it does not bring.
+    A connector brings the external tokens and the state at their end. What a window, or another full-attention class, reads
+    before them it does not bring.
     """
     return config.profile.lagging_groups == "any" or kinds.of(config.groups[members[0]].kind).CAPABILITIES.recurrent
 

@@ -52,6 +52,8 @@ def command(call_states: bool, folder: Path, arguments: tuple[str, ...]) -> None
     Each gets a file of its own in DIR, named after the running test or the program. The exit status is that of the command; 1
     if it succeeds and nothing could be recorded.
     """
+    if str(folder).startswith("-"):
+        raise click.UsageError(f"no such option: {folder} (a folder of that name is written ./{folder})")
     arguments = arguments[arguments[0] == "--" :]
     if not arguments or arguments[0].startswith("-"):
         raise click.UsageError("give the command after --; options of record itself come before DIR")

@@ -35,7 +35,7 @@ class Shows(Enum):
     COPIES = "copies"
     """Drain: ``copies``, (group, source, destination) of the step's copy-on-write."""
     HANDOFFS = "handoffs"
-    """Drain: ``handoffs``, (request, group, block, boundary); BuildMetadata: ``outcomes``; ``State.handoffs``, those that wait."""
+    """Drain: ``handoffs``, (request, group, block, boundary); BuildMetadata: ``outcomes``; ``State.handoffs``: that wait."""
     ZEROED = "zeroed"
     """Drain: ``zeroed``, blocks to be zeroed before the step runs, and ``destinations``."""
     TRANSFERS = "transfers"

@@ -23,7 +23,7 @@ from kvproof.spec.engines.walk import Walker
 from kvproof.spec.laws.base import Moment
 
 TELLING: frozenset[Shows] = frozenset((Shows.ADMISSION, Shows.TABLES))
-"""Each of these tells whether an allocation was admitted. References and the free queue do not: what is freed may be taken at once."""
+"""Each tells whether an allocation was admitted. References and the free queue do not: what is freed may be taken at once."""
 DRAWS = 40
 """So many actions are drawn to find one that is no guess."""
 
@@ -42,7 +42,7 @@ def unsure(world: World, action: Action, shows: frozenset[Shows]) -> str:
 
 
 def hangs_on_a_hit(world: World, action: Action) -> bool:
-    """Tell whether an action hangs on what a lookup finds: one on the host, or an admission of a request that reads the cache."""
+    """Tell whether an action hangs on a hit: a lookup on the host, or an admission of a request that reads the cache."""
     if isinstance(action, act.LookupExternal):
         return True
     request = ground.request_of(world, action.request) if isinstance(action, act.Allocate) else None

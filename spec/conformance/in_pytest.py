@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import pytest
 from attrs import field, frozen
 
-from kvproof.spec import counterexample, output
+from kvproof.spec import counterexample, judge, output
 from kvproof.spec import laws as all_laws
 from kvproof.spec.conformance import api, reports
 from kvproof.spec.conformance.adapter import Adapter, AdapterError
@@ -102,7 +102,7 @@ def _run(asked: Asked, config: pytest.Config) -> Report:
     kept = selected(config)
     arguments: dict[str, Any] = {} if asked.limit is None else {"limit": asked.limit}
     report = api.check_all_laws(
-        asked.make(),
+        _made(asked.make),
         laws=[law for law in asked.laws if kept is None or law in kept],
         scopes=tuple(_setting(config, "scope", asked.scopes, ())) or None,
         seed=_number(config, "seed", asked.seed) or 0,
@@ -116,6 +116,14 @@ def _run(asked: Asked, config: pytest.Config) -> Report:
     if folder:
         write(report, str(config.invocation_params.dir / folder))
     return report
+
+
+def _made(make: Callable[[], Adapter]) -> Adapter:
+    """Return a new adapter. Raises AdapterError if it cannot be made, so that it is not tried again for every law."""
+    try:
+        return make()
+    except Exception as error:
+        raise AdapterError(f"it cannot be made: {judge.describe_crash(error)}") from error
 
 
 def write(report: Report, folder: str) -> None:
@@ -198,6 +206,8 @@ def command(asked: Asked, request: pytest.FixtureRequest) -> str:
 def failure(report: Report, verdict: LawVerdict, again: str) -> str:
     """Return what a failing test says: the law, the evidence, the actions with what was shown, how to see it again."""
     lines = [f"{verdict.law} is refuted: {verdict.why}", "", f"law       {verdict.sentence}", f"evidence  {verdict.why}"]
+    if reports.weight(verdict.law):
+        lines.append(f"means     {reports.weight(verdict.law)}")
     if verdict.explained:
         lines.append(f"declare?  it would be expected with {' or '.join(verdict.explained)}, which is not declared")
     if verdict.counterexample is not None:

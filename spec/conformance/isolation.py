@@ -204,7 +204,7 @@ class Isolated:
         try:
             pipe.send(request)
             answered = pipe.poll(limit)
-            kind, answer = pipe.recv() if answered else ("hung", None)
+            kind, answer = pipe.recv() if answered else ("hung", "")
         except (EOFError, OSError) as error:
             raise Died("died", self._last_words()) from error
         except Exception as error:

@@ -129,11 +129,12 @@ class Overriding:
                 groups = tuple(evolve(state, num_cached=count) for state, count in zip(request.groups, counts, strict=True))
                 request = evolve(request, groups=groups)
         for field in ("computed", "in_flight"):
-            value = getattr(shown, field)
+            value: Any = getattr(shown, field)
             if value is not None and not isinstance(value, int):
                 raise AdapterError(f"{name} {field} = {value!r}: a number of tokens is needed")
             if value is not None and noting.differs(f"{name} {field}", getattr(request, field), value):
-                request = evolve(request, **{field: value})
+                changed: dict[str, Any] = {field: value}
+                request = evolve(request, **changed)
         if shown.status is not None:
             status = STATUS.get(shown.status)
             if status is None:

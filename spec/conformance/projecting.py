@@ -72,8 +72,11 @@ class Projection:
             else None,
             host=None if host is None else self.host(host, world.prefixes),
             rows=self.rows(world) if Shows.ROWS in self.shows else None,
-            handoffs=self._field("handoffs", world.plan.handoffs, world.prefixes) if Shows.HANDOFFS in self.shows else None,
+            handoffs=self._waiting(world) if Shows.HANDOFFS in self.shows else None,
         )
+
+    def _waiting(self, world: World) -> tuple[tuple[int, int, int, int], ...]:
+        return tuple((request, group, block + self.shift, at) for request, group, block, at in world.plan.handoffs)
 
     def pool(self, tier: str, pool: Pool, table: Prefixes, shows: frozenset[Shows]) -> PoolState:
         """Return what is shown of a tier's pool."""

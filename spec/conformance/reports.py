@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import field, frozen
 
+from kvproof.spec import laws as all_laws
 from kvproof.spec.conformance.oracle import Verdict
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.counterexample import dumps as as_json
@@ -241,9 +242,25 @@ def _skipped(names: Sequence[str], why: str) -> str:
     return f"{counted(len(names), 'scope')} ({', '.join(names[:MOST_NAMED])}{more}): {why}"
 
 
+WEIGHTS = {
+    "C": "a law of completeness and progress: nothing wrong is read, but something usable is not found, or something does not "
+    "end; a policy that gives up hits on purpose breaks it as well",
+    "D": "a law of definitions: a decision, an order or a size is another than vLLM's; no output need be wrong, and another "
+    "policy breaks it as well",
+}
+"""What the violation of a law means that is not one of soundness, by its mark (semantics, section 5)."""
+
+
+def weight(law: str) -> str:
+    """Return what a violation of a law means, empty if it is one of soundness."""
+    return next((WEIGHTS.get(known.mark, "") for known in all_laws.ALL if known.id == law), "")
+
+
 def law_lines(law: LawVerdict) -> Sequence[str]:
     """Return the verdict on one law as lines of text, with the counterexample if there is one."""
     lines = [f"{law.law} {law.verdict.value}: {law.sentence}", f"  {law.why}"]
+    if weight(law.law):
+        lines.append(f"  {weight(law.law)}")
     if law.explained:
         lines.append(f"  would be expected with {' or '.join(law.explained)}, which is not declared")
     if law.counterexample is not None:

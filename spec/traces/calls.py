@@ -34,13 +34,11 @@ def _lookup(scheduler: Scheduler, call: Call, operation: Operation) -> None:
 
 
 def _diverges(world: World, local: int, blocks: Sequence[Sequence[int]]) -> bool:
-    """Tell whether a recorded hit is divergent (T12): a group that is no full attention does not reach its end.
+    """Tell whether a recorded hit is divergent (T12): a group does not reach its end.
 
     Its list is too short, or the last state of a recurrent group stands for a boundary inside the same block.
     """
-    for index, (group, size, own) in enumerate(zip(world.config.groups, world.config.sizes, blocks, strict=True)):
-        if group.kind == "full_attention":
-            continue
+    for index, (size, own) in enumerate(zip(world.config.sizes, blocks, strict=True)):
         if len(own) < -(-local // size) or (index in world.config.recurrent and not _stands_for(world, index, own, local)):
             return True
     return False

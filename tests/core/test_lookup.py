@@ -485,6 +485,16 @@ def test_a_window_may_not_lag(lagging: Any, hit: int, diverged: bool) -> None:
     assert (local, apart) == (48, True)
 
 
+@pytest.mark.parametrize(("lagging", "hit", "diverged"), [("recurrent", 16, False), ("any", 24, True)])
+def test_another_full_attention_class_may_not_lag(lagging: Any, hit: int, diverged: bool) -> None:
+    """T12, C-81: nobody brings what a second class with larger blocks does not have; 0.33.0 compares with the first class alone."""
+    groups = (Group(FA, 8), Group(FA, 16), Group(MAMBA, 16))
+    config = configure(groups, hash_block_size=8, connectors=(True,), profile=evolve(SOUND, lagging_groups=lagging))
+    assert config.sizes == (8, 16, 16)
+    local, _, _, apart = per_group(config, 40, (8, 16, 24), (16,), (16,))
+    assert (local, apart) == (hit, diverged)
+
+
 def test_truncation() -> None:
     """T15: recurrent lists may be shorter, scratch lists are empty, any other list must reach the end."""
     groups = (Group(FA, 4), Group(MAMBA, 4), Group(SWA, 4, window=5), Group("mamba_stable", 4), Group("scratch", 2))

@@ -106,6 +106,12 @@ def window_of_one_token(profile: Profile) -> object:
     return resend(configure((Group(FA, 4), Group(SWA, 4, window=1)), num_blocks=16, profile=profile), 9)
 
 
+def run_of_no_whole_window(profile: Profile) -> object:
+    """FA8, SWA4 (W=32), EAGLE: a resend of 29 tokens."""
+    groups = (Group(FA, 8), Group(SWA, 4, window=32))
+    return resend(configure(groups, num_blocks=40, use_eagle=True, profile=profile), 29)
+
+
 def checkpoint_before_the_end(profile: Profile) -> object:
     """FA8, Mamba8, H=2, EAGLE, checkpoints at every fourth token: a resend of 20 tokens."""
     groups = (Group(FA, 8), Group(MAMBA, 8))
@@ -128,6 +134,7 @@ SCENARIOS: list[tuple[str, Callable[[Profile], object], object, object]] = [
     ("M-INF-1", in_flight_after_a_late_output, 0, 4),
     ("M-LATE-1", late_output_to_be_dropped, (21, 0), (23, 0)),
     ("M-HIT-6", window_of_one_token, 8, 0),
+    ("M-HIT-8", run_of_no_whole_window, 16, 8),
     ("M-CKPT-2", checkpoint_before_the_end, 18, 16),
     ("M-RET-1", retained_boundary, 64, 0),
 ]

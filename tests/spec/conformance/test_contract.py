@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from kvproof.spec.conformance.adapter import (
     Shows,
     State,
 )
-from kvproof.spec.conformance.oracle import Oracle, Verdict
+from kvproof.spec.conformance.oracle import LawFinding, Oracle, Verdict
 from kvproof.spec.conformance.reference import ALL, ModelAdapter
 from kvproof.spec.conformance.shadow import Shadow
 from kvproof.spec.engines import scopes
@@ -216,3 +217,16 @@ def test_parts_of_a_host_state_may_be_missing() -> None:
         pool = evolve(right.state.host.pool, references=None)
         oracle.observe(action, evolve(right, state=evolve(right.state, host=evolve(right.state.host, pool=pool))))
     assert "host references" in oracle.finding("CP-1").reason
+
+
+def test_a_law_that_was_hidden_once_does_not_hold() -> None:
+    """However often it was judged: it may have been broken where nobody could look."""
+    law = laws.ALL[0]
+    found = [
+        LawFinding(law, judged=1000),
+        LawFinding(law, judged=1000, hidden=Counter(references=1)),
+        LawFinding(law, judged=1000, unjudged="nobody asked"),
+        LawFinding(law),
+    ]
+    assert [finding.verdict for finding in found] == [Verdict.HOLDS, *[Verdict.UNDETERMINED] * 3]
+    assert "references (1 times)" in found[1].reason

@@ -310,7 +310,7 @@ def test_what_only_its_own_process_knows_is_told(isolated: Callable[..., Isolate
 
 
 def test_in_this_process_what_cannot_be_copied_is_told() -> None:
-    one = Direct(Odd(lambda: Observation({"copies": (value for value in ())})))
+    one = Direct(Odd(lambda: Observation({"copies": (value for value in range(3))})))
     one.start(CONFIG)
     with pytest.raises(AdapterError, match="cannot be sent to another process: TypeError"):
         one.perform(Drain())

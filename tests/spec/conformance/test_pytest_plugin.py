@@ -277,3 +277,44 @@ def test_it_works_in_the_processes_of_xdist(inner: pytest.Pytester, distribution
     result.stdout.fnmatch_lines(["again     pytest 'test_mine.py::test_laws?PC-2?' --kvproof-seed 0"])
     if distribution == "loadscope":
         assert len(runs(inner)) == 1, "the tests of a module share one process and one run"
+
+
+IN_A_CLASS = f"""
+import pytest
+from stand_in import Adapter
+from kvproof.spec.pytest_plugin import kvproof_laws
+
+class TestMine:
+    test_laws = kvproof_laws(Adapter, {LAWS})
+    test_marked = pytest.mark.usefixtures("tmp_path")(kvproof_laws(Adapter, {LAWS}))
+"""
+
+
+def test_it_may_stand_in_a_class(inner: pytest.Pytester) -> None:
+    inner.makepyfile(test_mine=IN_A_CLASS)
+    result = inner.runpytest_inprocess(*PLUGIN, "-v")
+    result.assert_outcomes(passed=4, failed=2, skipped=2)
+    result.stdout.fnmatch_lines(["test_mine.py::TestMine::test_laws?PC-2? FAILED*"])
+    assert len(runs(inner)) == 1
+
+
+def test_an_adapter_that_cannot_be_made_fails_once(inner: pytest.Pytester) -> None:
+    inner.makepyfile(
+        test_mine=f"""
+from kvproof.spec.pytest_plugin import kvproof_laws
+
+made = []
+
+def make():
+    made.append(1)
+    raise RuntimeError("no such library")
+
+test_laws = kvproof_laws(make, {LAWS})
+
+def test_once():
+    assert made == [1]
+"""
+    )
+    result = inner.runpytest_inprocess(*PLUGIN, "-rA")
+    result.assert_outcomes(passed=1, failed=1, skipped=3)
+    result.stdout.fnmatch_lines(["*the adapter could not be judged: it cannot be made: RuntimeError: no such library*"])

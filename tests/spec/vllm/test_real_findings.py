@@ -11,7 +11,7 @@ import pytest
 
 from kvproof.spec import laws as all_laws
 from kvproof.spec.traces.format import ConnectorConfig
-from kvproof.spec.vllm import releases, runs, scripts
+from kvproof.spec.vllm import releases, runs, scopes_random, scripts
 from kvproof.spec.vllm.process import ReleaseProcess
 from kvproof.spec.vllm.runs import Case
 from kvproof.spec.vllm.scope_parts import Scope, configured, full, mamba, sliding
@@ -115,3 +115,16 @@ def test_an_external_hit_takes_a_block_more_than_predicted(process, blocks, rais
     )
     assert outcome.failure == raised
     assert (outcome.broken("LV-9") is None) == (not raised)
+
+
+@pytest.mark.parametrize("number", [2009, 2133, 2163, 2200, 2234, 2256, 2265, 2320, 2326, 2393])
+def test_runs_that_once_differed_are_predicted_to_the_last_value(process, number):
+    """Random runs in which connectors deferred frees, hits diverged inside a block, blocks were taken anew, copies were made in
+    another order, runs filled no window, and resumed requests came last: nothing differs, and nothing but the profile breaks laws.
+    """
+    scope = scopes_random.scope(10_000_000 + number)
+    case = Case(scope, scripts.generate(scope.config, f"hunt/{number}", 40, scope.ample))
+    outcome = runs.play(process, case, all_laws.ALL)
+    assert (outcome.differences, outcome.difference, outcome.problem) == (0, "", "")
+    assert [breach.law for breach in outcome.breaches if not breach.bent] == (["LV-9"] if outcome.failure else [])
+    assert outcome.failure in ("", "ValueError: Cannot get 2 free blocks from the pool")

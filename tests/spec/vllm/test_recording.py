@@ -310,3 +310,11 @@ def test_the_settings_in_the_environment(tmp_path, toy_path, monkeypatch):
     importlib.import_module(toys.MODULE).Scheduler(is_encoder_decoder=True)
     session.end()
     assert names(tmp_path) == [f"{os.getpid()}.txt"]
+
+
+def test_an_option_that_is_none_is_no_folder(tmp_path, monkeypatch, capsys):
+    """It would be made a folder of that name, and the rest the command."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["record", "--out", "here", "--", "true"]) == ExitCode.ERROR
+    assert "no such option: --out" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
