@@ -19,10 +19,12 @@ from rich.text import Text
 from kvproof.spec import laws as all_laws
 from kvproof.spec import output
 from kvproof.spec.commands.check import wide_console
+from kvproof.spec.conformance import files as adapter_files
 from kvproof.spec.conformance.adapter import AdapterError
+from kvproof.spec.conformance.reports import Report, counted, shortest_first
 from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.judge import describe_crash
-from kvproof.spec.progress import Shown
+from kvproof.spec.progress import Shown, Told
 from kvproof.spec.vllm import baseline, matrix, pages, releases, runs, scopes
 from kvproof.spec.vllm.baseline import Entry
 from kvproof.spec.vllm.matrix import Compared, Options
@@ -354,6 +356,7 @@ def _last_line(
 @click.option("--steps", type=click.IntRange(1), metavar="N", help="Actions per walk.")
 @click.option("--policy", "policies", multiple=True, metavar="FIELD=VALUE", help="A setting that the implementation declares.")
 @click.option("--isolation/--no-isolation", default=True, help="Run the adapter in a process of its own (default: yes).")
+@click.option("--report", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Write report and counterexamples.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def adapter(
     target: str,
@@ -364,16 +367,21 @@ def adapter(
     steps: int | None,
     policies: tuple[str, ...],
     isolation: bool,
+    folder: Path | None,
     as_json: bool,
 ) -> ExitCode:
     """Judge the adapter MODULE:ATTRIBUTE, an object or something that returns one when it is called without arguments.
 
-    Exit 0: no law is refuted, and at least one holds. Exit 2: a law is refuted. Exit 3: no law is refuted, but one that was
-    asked for, or all of them, is undetermined, or the adapter could not be judged properly (a `problem:`).
+    Exit 0: no law is refuted, and at least one holds; others may be undetermined, which the verdict counts. Exit 2: a law is
+    refuted. Exit 3: no law is refuted, but one that was asked for, or all of them, is undetermined, or the adapter could not be
+    judged properly (a `problem:`).
     """
     from kvproof.spec.conformance import api
 
     subject = _loaded(target)
+    if folder is not None:
+        output.make_folder(folder)
+    told = Told("conform adapter", quiet=as_json)
     try:
         report = api.check_all_laws(
             subject,  # type: ignore[arg-type]  # what it is, is found out by using it
@@ -384,16 +392,73 @@ def adapter(
             steps=steps,
             policies=policies,
             isolation=isolation,
+            progress=told.doing,
         )
     except AdapterError as error:
         raise UserError(f"{target} cannot be judged: {error}") from error
-    click.echo(json.dumps(report.as_dict(), indent=1, sort_keys=True) if as_json else report.text())
+    finally:
+        told.end()
+    written = [] if folder is None else adapter_files.write(report, folder)
+    verdict = _adapter_verdict(report, laws)
+    if as_json:
+        click.echo(json.dumps(report.as_dict(), indent=1, sort_keys=True))
+        return verdict
+    click.echo(report.text())
+    click.echo()
+    for file in written:
+        click.echo(f"file: {file}")
+    click.echo(f"verdict: {_adapter_words(report, verdict)}")
+    click.echo(_again(target, report, laws, names, walks, steps, policies, isolation))
+    return verdict
+
+
+def _adapter_verdict(report: Report, laws: Sequence[str]) -> ExitCode:
+    """Return the exit status: undetermined only if a law that was asked for is, or all of them, or the judging failed."""
     if report.refuted:
         return ExitCode.REFUTED
     open_laws = [law for law in report.laws if law.verdict.value == "undetermined"]
     if report.problems or (open_laws and (laws or len(open_laws) == len(report.laws))):
         return ExitCode.UNDETERMINED
     return ExitCode.HOLDS
+
+
+def _adapter_words(report: Report, verdict: ExitCode) -> str:
+    """Return the verdict in words: what is undetermined is never counted as held."""
+    undetermined = sum(law.verdict.value == "undetermined" for law in report.laws)
+    held = len(report.laws) - undetermined - len(report.refuted)
+    left = f"{counted(undetermined, 'law')} undetermined: nothing is said of them" if undetermined else "none undetermined"
+    if verdict is ExitCode.REFUTED:
+        return f"refuted ({counted(len(report.refuted), 'law')}); {held} held where they were judged, {left}"
+    if verdict is ExitCode.HOLDS:
+        return f"nothing refuted: {counted(held, 'law')} held where they were judged, {left}"
+    if report.problems:
+        return f"undetermined: not everything could be judged (see problem); {left}"
+    return f"undetermined: {left}"
+
+
+def _again(
+    target: str,
+    report: Report,
+    laws: Sequence[str],
+    names: Sequence[str],
+    walks: int | None,
+    steps: int | None,
+    policies: Sequence[str],
+    isolation: bool,
+) -> str:
+    """Return the line that gives the first refuted law again; without one, the command itself."""
+    first = shortest_first(report.refuted)[:1]
+    words = ["kvproof", "conform", "adapter", target, "--seed", str(report.seed)]
+    examples = [law.counterexample.scope for law in first if law.counterexample is not None and law.counterexample.scope]
+    for option, values in (
+        ("law", [law.law for law in first] or laws),
+        ("scope", examples or names),
+        ("walks", [walks] if walks else []),
+        ("steps", [steps] if steps else []),
+        ("policy", policies),
+    ):
+        words += [word for value in values for word in (f"--{option}", str(value))]
+    return shlex.join(words + ([] if isolation else ["--no-isolation"]))
 
 
 def _loaded(target: str) -> object:

@@ -204,7 +204,14 @@ def test_refuted_laws_come_by_the_length_of_their_counterexamples_and_what_was_l
         return LawVerdict(name, "A sentence.", Verdict.REFUTED, "why", counterexample=example)
 
     longer = evolve(only(faulty), law="AA-1")
-    example = evolve(longer, law="CN-1", actions=longer.actions[1:], outcomes=longer.outcomes[1:], implementation=None)
+    example = evolve(
+        longer,
+        law="CN-1",
+        actions=longer.actions[1:],
+        outcomes=longer.outcomes[1:],
+        implementation=None,
+        position=longer.position - 1,
+    )
     found = (LawVerdict("AA-0", "", Verdict.REFUTED, "why"), law("AA-1", longer), law("CN-1", example))
     hidden = [
         LawVerdict(f"BB-{at}", "", Verdict.UNDETERMINED, f"copies ({at} times)", hidden=(("copies", at),)) for at in (1, 2)
