@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NoReturn
 
 import pytest
@@ -109,18 +109,19 @@ def report_of(asked: Asked, config: pytest.Config) -> Report:
 def _run(asked: Asked, config: pytest.Config) -> Report:
     kept = selected(config)
     arguments: dict[str, Any] = {} if asked.limit is None else {"limit": asked.limit}
-    report = api.check_all_laws(
-        _made(asked.make),
-        laws=[law for law in asked.laws if kept is None or law in kept],
-        scopes=tuple(_setting(config, "scope", asked.scopes, ())) or None,
-        seed=_number(config, "seed", asked.seed) or 0,
-        walks=_number(config, "walks", asked.walks),
-        steps=_number(config, "steps", asked.steps),
-        policies=asked.policies,
-        isolation=asked.isolation,
-        progress=progress(config),
-        **arguments,
-    )
+    with progress(config) as say:
+        report = api.check_all_laws(
+            _made(asked.make),
+            laws=[law for law in asked.laws if kept is None or law in kept],
+            scopes=tuple(_setting(config, "scope", asked.scopes, ())) or None,
+            seed=_number(config, "seed", asked.seed) or 0,
+            walks=_number(config, "walks", asked.walks),
+            steps=_number(config, "steps", asked.steps),
+            policies=asked.policies,
+            isolation=asked.isolation,
+            progress=say,
+            **arguments,
+        )
     folder = _setting(config, "report", None, None)
     if folder:
         files.write(report, config.invocation_params.dir / folder, file_name(asked, report, config))
@@ -135,19 +136,28 @@ def _made(make: Callable[[], Adapter]) -> Adapter:
         raise AdapterError(f"it cannot be made: {judge.describe_crash(error)}") from error
 
 
-def progress(config: pytest.Config) -> Callable[[str], None]:
-    """Return what says what is being done: on a terminal only, past the capturing; nothing with xdist."""
+@contextmanager
+def progress(config: pytest.Config) -> Iterator[Callable[[str], None]]:
+    """Give what says what is being done: on a terminal only, past the capturing; nothing in the processes of xdist."""
     capture = config.pluginmanager.getplugin("capturemanager")
     reporter = config.pluginmanager.getplugin("terminalreporter")
     if reporter is None or not getattr(reporter, "isatty", False):
-        return lambda doing: None
+        yield lambda doing: None
+        return
     told = Told("kvproof", quiet=True)
 
+    def shown() -> AbstractContextManager[None]:
+        return nullcontext() if capture is None else capture.global_and_fixture_disabled()
+
     def say(doing: str) -> None:
-        with nullcontext() if capture is None else capture.global_and_fixture_disabled():
+        with shown():
             told.doing(doing)
 
-    return say
+    try:
+        yield say
+    finally:
+        with shown():
+            told.end()
 
 
 def file_name(asked: Asked, report: Report, config: pytest.Config) -> str:

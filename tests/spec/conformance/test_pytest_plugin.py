@@ -262,8 +262,10 @@ def test_on_a_terminal_it_says_what_is_being_done(
     written: list[str] = []
     monkeypatch.setattr(progress.Told, "doing", lambda self, what: written.append(what))
     monkeypatch.setattr(request.config.pluginmanager.getplugin("terminalreporter"), "isatty", terminal)
-    in_pytest.progress(request.config)("fa4: walk 1 of 3")
-    assert written == (["fa4: walk 1 of 3"] if terminal else [])
+    monkeypatch.setattr(progress.Told, "end", lambda self: written.append("wiped"))
+    with in_pytest.progress(request.config) as say:
+        say("fa4: walk 1 of 3")
+    assert written == (["fa4: walk 1 of 3", "wiped"] if terminal else [])
 
 
 def test_without_the_plugin_the_tests_run_all_the_same(inner: pytest.Pytester) -> None:
