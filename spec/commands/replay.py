@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from rich.table import Table
 from kvproof.core.config import PROFILES
 from kvproof.spec import laws as all_laws
 from kvproof.spec.exits import ExitCode, UserError
+from kvproof.spec.judge import Violation
 from kvproof.spec.progress import Shown
 from kvproof.spec.traces import archive, project, read
 from kvproof.spec.traces import summary as summaries
@@ -26,6 +28,8 @@ from kvproof.spec.traces.summary import BaselineEntry, Summary
 from kvproof.spec.vllm import followed
 
 FILE_ENDINGS = (".gz", ".ndjson", ".json")
+MOST_SHOWN = 5
+"""Divergences and exceptions that are printed; what is left out is counted."""
 RECORDING_ENDINGS = (".ndjson", ".ndjson.gz")
 """Of the files below a folder, those that are recordings."""
 
@@ -222,20 +226,27 @@ def _raised_as_dict(found: Raised) -> dict[str, Any]:
 
 def _print(summary: Summary, verdict: ExitCode, judged: bool) -> None:
     console = Console(soft_wrap=True)
-    for found in summary.divergences[:5]:
+    for found in summary.divergences[:MOST_SHOWN]:
         print_divergence(console, found)
-    for raised in summary.raised[:5]:
+    _print_left_out(console, len(summary.divergences), "recordings diverge")
+    for raised in summary.raised[:MOST_SHOWN]:
         print_raised(console, raised, judged, [found.recording for found in summary.divergences])
-    for name, violation in summary.violations[:5]:
-        console.print(f"[bold]{violation.law}[/bold] does not hold in {name}, action {violation.position}:")
+    _print_left_out(console, len(summary.raised), "recordings end with an exception of the engine")
+    times = Counter(violation.law for _, violation in summary.violations)
+    for name, violation in _first_of_each_law(summary):
+        console.print(f"[bold]{violation.law}[/bold] does not hold in ", end="")
+        console.print(f"{name}, action {violation.position}:", markup=False)
         console.print(f"  {violation.evidence.message}", markup=False)
+        if times[violation.law] > 1:
+            console.print(f"  {times[violation.law] - 1} more of {violation.law}")
     table = Table("verdict", "result", title="Replay")
     table.add_row("recordings covered", f"{summary.recordings} of {summary.recordings + sum(summary.not_covered.values())}")
     table.add_row("operations", str(summary.operations))
     table.add_row("divergences from the profile", str(len(summary.divergences)))
     if summary.raised:
         table.add_row("ended by an exception of the engine", str(len(summary.raised)))
-    table.add_row("laws violated", str(len(summary.violations)) if judged else "not judged")
+    violated = ", ".join(f"{law} x{count}" for law, count in times.items()) or "none"
+    table.add_row("laws violated", violated if judged else "not judged")
     if summary.bent:
         table.add_row("laws bent by the profile", ", ".join(f"{law} x{n}" for law, n in sorted(summary.bent.items())))
     if summary.excused:
@@ -249,6 +260,20 @@ def _print(summary: Summary, verdict: ExitCode, judged: bool) -> None:
     console.print(f"verdict: {verdict.name.lower()}")
 
 
+def _print_left_out(console: Console, count: int, what: str) -> None:
+    """Say how many are not printed."""
+    if count > MOST_SHOWN:
+        console.print(f"{count - MOST_SHOWN} more {what} (--json has them all)")
+
+
+def _first_of_each_law(summary: Summary) -> list[tuple[str, Violation]]:
+    """Return each violated law's first violation, with its recording."""
+    first: dict[str, tuple[str, Violation]] = {}
+    for name, violation in summary.violations:
+        first.setdefault(violation.law, (name, violation))
+    return list(first.values())
+
+
 def _options(judge: bool, baseline: Path | None, profile: str | None) -> list[str]:
     """Return the options that decide what a replay finds, as they are written on a command line."""
     words = [] if judge else ["--no-laws"]
@@ -260,10 +285,13 @@ def _options(judge: bool, baseline: Path | None, profile: str | None) -> list[st
 
 
 def _print_last_line(summary: Summary, traces: tuple[str, ...], options: list[str]) -> None:
-    """Print the command that shows the first failure again, with the options of this one; or why nothing was decided."""
-    failing = [found.recording for found in summary.divergences] + [name for name, _ in summary.violations]
+    """Print the command that shows what failed again, with the options of this one; or why nothing was decided.
+
+    Its recordings are that of the first divergence and those in which violated laws were seen first.
+    """
+    failing = [found.recording for found in summary.divergences[:1]] + [name for name, _ in _first_of_each_law(summary)]
     if failing:
-        click.echo(f"reproduce: kvproof replay {shlex.join([*options, failing[0]])}")
+        click.echo(f"reproduce: kvproof replay {shlex.join([*options, *dict.fromkeys(failing)])}")
     elif traces and summary.not_covered:
         click.echo("some chosen recordings are not covered by the model yet")
 

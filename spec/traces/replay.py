@@ -83,9 +83,10 @@ def profile_for(recording: Recording) -> Profile:
     profile = PROFILE_OF_ENGINE.get((engine.name, engine.version))
     if profile is None:
         known = ", ".join(f"{name} {version}" for name, version in PROFILE_OF_ENGINE)
+        to_the_end = "`--follow` judges the laws to its end whatever differs, " if engine.level == "scheduler" else ""
         raise ReplayError(
             f"{recording.name}: no profile for {engine.name} {engine.version}; known engines: {known}; "
-            "`--profile sound` compares with what the semantics ask for"
+            f"{to_the_end}`--profile sound` compares with what the semantics ask for"
         )
     return profile
 

@@ -353,6 +353,35 @@ def test_command_holds_and_refutes(tmp_path: Path, capsys: pytest.CaptureFixture
     assert out.rstrip().splitlines()[-1] == f"reproduce: kvproof replay {file}"
 
 
+def test_divergences_that_are_not_printed_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Seven recordings diverge: five are printed, and the rest is said."""
+    lines = lines_of("d_cow_dcp2")
+    lines[6]["result"]["zeroed"] = [2, 1]
+    for number in range(7):
+        (tmp_path / f"{number}.ndjson").write_text("\n".join(json.dumps(line) for line in lines) + "\n")
+    assert main(["replay", "--no-laws", str(tmp_path)]) == ExitCode.REFUTED
+    out = capsys.readouterr().out
+    assert out.count("differs in zeroed") == 5
+    assert "2 more recordings diverge" in out
+
+
+def test_a_violated_law_is_printed_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each law where it was seen first, how often, and a line with the recordings that show all of them."""
+    found = summary.Summary(recordings=3)
+    places = [("one", "PC-1"), ("one", "PC-1"), ("two", "PC-1"), ("two", "PC-3"), ("three", "PC-1")]
+    found.violations += [(name, Violation(law, 4, Evidence("wrong"))) for name, law in places]
+    monkeypatch.setattr(summary, "replay_all", lambda *_: found)
+    assert main(["replay", "d_cow_dcp2"]) == ExitCode.REFUTED
+    out = capsys.readouterr().out
+    assert [line for line in out.splitlines() if "does not hold" in line] == [
+        "PC-1 does not hold in one, action 4:",
+        "PC-3 does not hold in two, action 4:",
+    ]
+    assert "  3 more of PC-1\n" in out
+    assert "PC-1 x4, PC-3 x1" in out
+    assert out.rstrip().splitlines()[-1] == "reproduce: kvproof replay one two"
+
+
 def test_the_line_that_reproduces_keeps_the_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Profile, baseline and `--no-laws` decide what is found; the line under the table has them, and finds it again."""
     lines = lines_of("d_cow_dcp2")

@@ -17,12 +17,13 @@ from kvproof.spec.cli import main
 from kvproof.spec.conformance import watching
 from kvproof.spec.exits import ExitCode
 from kvproof.spec.judge import Violation
-from kvproof.spec.laws.base import Law
+from kvproof.spec.laws.base import Evidence, Law
 from kvproof.spec.traces import archive, replay
 from kvproof.spec.traces.errors import ReplayError
 from kvproof.spec.traces.following import Noted
 from kvproof.spec.traces.read import Recording, read_bytes
-from kvproof.spec.vllm.follow import Followed, at_rest, follow
+from kvproof.spec.vllm import followed as totals
+from kvproof.spec.vllm.follow import Followed, Found, at_rest, follow
 
 Lines = list[dict[str, Any]]
 SCHEDULER = tuple(entry for entry in archive.entries() if entry.level == "scheduler")
@@ -470,9 +471,70 @@ def test_the_command_as_json_names_differences_without_failing(tmp_path: Path, c
 
 def test_the_command_on_what_it_does_not_follow(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", "--follow", "d_cow_dcp2"]) == ExitCode.UNDETERMINED
-    assert "manager level" in capsys.readouterr().out
+    assert "1 recording was not followed: at manager level " in capsys.readouterr().out
     assert main(["replay", "--follow", "--no-laws", PLAIN]) == ExitCode.ERROR
     assert "leave --no-laws out" in capsys.readouterr().err
+
+
+def wrong_gate(lines: Lines) -> None:
+    """The header names the other gate."""
+    lines[0]["config"]["fine_grained_hits"] = not lines[0]["config"]["fine_grained_hits"]
+
+
+def test_every_violated_law_is_printed_once_with_how_often(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two laws in three recordings: two finds, where the others are, no more of them undetermined, and a line that shows both."""
+    for number, spoils in enumerate(((wrong_gate,), (wrong_gate,), (wrong_gate, dropped_handoff))):
+        lines = lines_of(PLAIN)
+        for spoil in spoils:
+            spoil(lines)
+        (tmp_path / f"{number}").mkdir()
+        written(lines, tmp_path / f"{number}")
+    one, two, three = (str(tmp_path / f"{number}" / "own.ndjson") for number in range(3))
+    assert main(["replay", "--follow", "--json", str(tmp_path)]) == ExitCode.REFUTED
+    found = json.loads(capsys.readouterr().out)
+    times = Counter(violation["law"] for violation in found["violations"])
+    assert times["HB-11"] == 3
+    assert times["HO-2"] >= 1
+    assert not set(times) & set(found["undetermined"])
+    assert main(["replay", "--follow", str(tmp_path)]) == ExitCode.REFUTED
+    out = capsys.readouterr().out
+    assert [line.split()[0] for line in out.splitlines() if " does not hold in " in line] == list(times)
+    assert f"HB-11 does not hold in {one}, the configuration" in out
+    assert f"2 more of HB-11, also in {two}, {three}\n" in out
+    row = next(line for line in out.splitlines() if "laws violated" in line)
+    assert "HB-11 x3" in row
+    last = out.rstrip().splitlines()[-1]
+    assert last == f"reproduce: kvproof replay --follow {one} {three}"
+    assert main(last.split()[2:]) == ExitCode.REFUTED
+    again = capsys.readouterr().out
+    assert all(f"{law} does not hold in " in again for law in times)
+
+
+def test_what_was_seen_violated_is_not_undetermined_and_every_law_is_counted_once() -> None:
+    """A law that one recording leaves open and another violates is violated; the rest is judged, never met or left open."""
+    missing = Violation("A", 0, Evidence("wrong"))
+    total = totals.Total(undetermined={"A": "open", "B": "open"}, premises=Counter({"A": 0, "B": 3, "C": 2, "D": 0, "E": 1}))
+    total.violations += [("one", Found(missing, 0, "step")), ("two", Found(missing, 0, "step"))]
+    total.bent["E"] += 1
+    assert total.left_open == {"B": "open"}
+    assert (total.judged, total.never_met) == (["A", "C", "E"], ["D"])
+    assert [(find.first.law, find.recording, find.times, find.recordings) for find in total.finds] == [
+        ("A", "one", 2, ("one", "two"))
+    ]
+
+
+def test_a_release_without_a_profile_is_sent_to_follow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only at scheduler level, where following is possible."""
+    lines = lines_of(PLAIN)
+    lines[0]["engine"]["version"] = "0.1.0"
+    assert main(["replay", written(lines, tmp_path)]) == ExitCode.ERROR
+    assert "`--follow` judges the laws to its end" in capsys.readouterr().err
+    lines = lines_of("d_cow_dcp2")
+    lines[0]["engine"]["version"] = "0.1.0"
+    assert main(["replay", written(lines, tmp_path)]) == ExitCode.ERROR
+    error = capsys.readouterr().err
+    assert "no profile for vllm 0.1.0" in error
+    assert "--follow" not in error
 
 
 def test_the_command_with_a_baseline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
