@@ -201,7 +201,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield from _section(
         "differences from the model (no violation by themselves)",
         [
-            f"{group.action}, {group.what}: {group.count} times, first in {group.scope} at action {group.position}: "
+            f"{group.action}, {group.what}: {counted(group.count, 'time')}, first in {group.scope} at action {group.position}: "
             f"predicted {group.predicted}, shown {group.observed}; {group.explanation}"
             for group in report.differences
         ],

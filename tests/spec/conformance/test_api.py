@@ -21,7 +21,7 @@ from kvproof.spec.conformance.hidden import Hidden
 from kvproof.spec.conformance.oracle import Verdict
 from kvproof.spec.conformance.play import Point
 from kvproof.spec.conformance.reference import ModelAdapter, highest_first, showing_all_but
-from kvproof.spec.conformance.reports import LawVerdict, Refuted, Report, ScopeRun, law_lines, shortest_first
+from kvproof.spec.conformance.reports import LawVerdict, Refuted, Report, ScopeRun, counted, law_lines, shortest_first
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.engines import scopes
 from kvproof.spec.exits import UserError
@@ -266,7 +266,7 @@ def test_a_difference_that_nothing_explains_says_so() -> None:
     (group,) = said.differences
     assert (group.action, group.what, group.settings) == ("Allocate", "demand", ())
     assert group.observed == "99"
-    assert f"Allocate, demand: {group.count} times, first in fa4-m4 at action {group.position}" in said.text()
+    assert f"Allocate, demand: {counted(group.count, 'time')}, first in fa4-m4 at action {group.position}" in said.text()
     assert "no declared setting explains it" in said.text()
 
 
