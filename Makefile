@@ -1,6 +1,7 @@
 # One virtual environment, .venv, serves every target. A stamp file per set of packages makes a repeat start at once;
 # a changed pyproject.toml, setup.py or lock installs again.
 #
+#   make setup      .venv with kvproof in it and nothing else; the other targets do this first
 #   make check      set up, then `kvproof check` (no torch)
 #   make test       set up with the test packages and torch, then the tests
 #   make lint       ruff, mypy --strict, pyright, import-linter
@@ -68,6 +69,7 @@ ifneq ($(origin TORCH),file)
 endif
 
 $(RUNTIME): $(SETUP) | python-matches
+	@echo "installing kvproof and its dependencies into $(VENV) (half a minute)"
 	$(PIP) install $(LOCK) -e .
 	touch $@
 
@@ -94,6 +96,7 @@ $(RELEASE): $(SETUP) $(RUNTIME)
 	touch $@
 
 setup: $(RUNTIME)
+	@echo "ready: $(BIN)/kvproof"
 
 check: $(RUNTIME)
 	$(BIN)/kvproof check $(ARGS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -14,6 +15,40 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 PLAIN_SECONDS = 15.0
 """Off a terminal there is a line every so many seconds; work that is shorter says nothing."""
+
+TERMINAL_SECONDS = 0.2
+"""On a terminal the line changes at most so often."""
+
+
+class Told:
+    """Says what long work does, on standard error, and only when it is told: no thread, so that the process may fork meanwhile.
+
+    On a terminal the last line is written over, off it there is a line every ``PLAIN_SECONDS`` (with ``quiet`` none).
+    """
+
+    def __init__(self, what: str, *, quiet: bool = False) -> None:
+        self._what, self._quiet = what, quiet
+        self._began = self._last = time.monotonic()
+        self._open = False
+
+    def doing(self, what: str) -> None:
+        """Say what is done now, unless something was said just before."""
+        now = time.monotonic()
+        terminal = sys.stderr.isatty()
+        if now - self._last < (TERMINAL_SECONDS if terminal else PLAIN_SECONDS) or (self._quiet and not terminal):
+            return
+        self._last = now
+        line = f"{self._what}: {what}; {now - self._began:.0f} s"
+        with suppress(OSError, ValueError):  # nobody reads it any more: the work goes on
+            click.echo(f"\r\x1b[2K{line}" if terminal else line, file=sys.stderr, nl=not terminal)
+        self._open = terminal
+
+    def end(self) -> None:
+        """Wipe the line off a terminal."""
+        if self._open:
+            with suppress(OSError, ValueError):
+                click.echo("\r\x1b[2K", file=sys.stderr, nl=False)
+            self._open = False
 
 
 class Shown:

@@ -139,6 +139,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     from kvproof.spec.conformance import in_pytest
 
+    in_pytest.check_scopes(config)
     kept = in_pytest.selected(config)
     gone = [item for item in own if kept is not None and in_pytest.law_of(item) not in kept]
     if gone:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+from pathlib import Path
 
 import pytest
 
-from kvproof.spec import pytest_plugin
+from kvproof.spec import cli, pytest_plugin
 from kvproof.spec.conformance.adapter import Shows
+from kvproof.spec.exits import ExitCode
 from tests.tidy.sources import ROOT
 
 pytest_plugins = ["pytester"]
@@ -59,3 +61,20 @@ def test_every_option_of_the_plugin_is_on_the_page_and_no_other() -> None:
 def test_every_capability_is_on_the_page_and_no_other() -> None:
     table = PAGE.split("## What can be shown")[1].split("\n## ")[0]
     assert set(re.findall(r"^\| `([A-Z_]+)`", table, re.MULTILINE)) == {capability.name for capability in Shows}
+
+
+def test_the_command_of_the_page_runs_and_writes_its_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (line,) = re.findall(r"^PYTHONPATH=\. kvproof (conform adapter .+)$", PAGE, re.MULTILINE)
+    monkeypatch.syspath_prepend(str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    assert cli.main([*line.split(), "--walks", "1"]) == ExitCode.HOLDS
+    out = capsys.readouterr().out
+    assert "\nverdict: nothing refuted: " in out
+    assert {path.name for path in (tmp_path / "found").iterdir()} == {"paged_cache.txt", "paged_cache.json"}
+
+
+def test_the_sizes_that_a_counterexample_names_are_explained() -> None:
+    said = PAGE.split("### What the report says")[1].split("\n## ")[0]
+    assert set(re.findall(r"^\| ([A-Z]) \|", said, re.MULTILINE)) == set("NISHA")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import importlib
 import json
 import shlex
 from collections.abc import Sequence
@@ -18,10 +17,9 @@ from rich.text import Text
 
 from kvproof.spec import laws as all_laws
 from kvproof.spec import output
+from kvproof.spec.commands import _conform_adapter
 from kvproof.spec.commands.check import wide_console
-from kvproof.spec.conformance.adapter import AdapterError
 from kvproof.spec.exits import ExitCode, UserError
-from kvproof.spec.judge import describe_crash
 from kvproof.spec.progress import Shown
 from kvproof.spec.vllm import baseline, matrix, pages, process, releases, runs, scopes
 from kvproof.spec.vllm.baseline import Entry
@@ -41,6 +39,9 @@ SHOWN_HOLDS = 12
 @click.group("conform", short_help="Judge another implementation, or a release of vLLM, by the laws.")
 def command() -> None:
     """Judge an implementation of the same alphabet (adapter), or the scheduler of real vLLM releases (vllm), by the laws."""
+
+
+command.add_command(_conform_adapter.adapter)
 
 
 # --- vllm ------------------------------------------------------------------------------------------------------------
@@ -444,92 +445,3 @@ def _last_line(
     words = [f"--seed {options.seed}", f"--steps {options.steps}"] + (["--quick"] if options.quick else [])
     words += [f"--scope {options.scope}"] if options.scope else []
     return " ".join(["kvproof conform vllm", names, *words, *(f"--law {law}" for law in options.laws)])
-
-
-# --- adapter ---------------------------------------------------------------------------------------------------------
-
-
-@command.command("adapter", short_help="Judge an adapter MODULE:ATTRIBUTE (docs/adapters.md).")
-@click.argument("target", metavar="MODULE:ATTRIBUTE")
-@click.option("--seed", default=0, show_default=True, help="The same seed gives the same result.")
-@click.option("--law", "laws", multiple=True, metavar="ID", help="Judge only this law, or all of a family; may be repeated.")
-@click.option("--scope", "names", multiple=True, metavar="NAME", help="Only this scope of the check; may be repeated.")
-@click.option("--walks", type=click.IntRange(1), metavar="N", help="Walks per scope.")
-@click.option("--steps", type=click.IntRange(1), metavar="N", help="Actions per walk.")
-@click.option("--policy", "policies", multiple=True, metavar="FIELD=VALUE", help="A setting that the implementation declares.")
-@click.option("--isolation/--no-isolation", default=True, help="Run the adapter in a process of its own (default: yes).")
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-def adapter(
-    target: str,
-    seed: int,
-    laws: tuple[str, ...],
-    names: tuple[str, ...],
-    walks: int | None,
-    steps: int | None,
-    policies: tuple[str, ...],
-    isolation: bool,
-    as_json: bool,
-) -> ExitCode:
-    """Judge the adapter MODULE:ATTRIBUTE, an object or something that returns one when it is called without arguments.
-
-    Exit 0: no law is refuted, and at least one holds. Exit 2: a law is refuted. Exit 3: no law is refuted, but one that was
-    asked for, or all of them, is undetermined, or the adapter could not be judged properly (a `problem:`).
-    """
-    from kvproof.spec.conformance import api
-
-    subject = _loaded(target)
-    try:
-        report = api.check_all_laws(
-            subject,  # type: ignore[arg-type]  # what it is, is found out by using it
-            laws=laws or None,
-            scopes=names or None,
-            seed=seed,
-            walks=walks,
-            steps=steps,
-            policies=policies,
-            isolation=isolation,
-        )
-    except AdapterError as error:
-        raise UserError(f"{target} cannot be judged: {error}") from error
-    click.echo(json.dumps(report.as_dict(), indent=1, sort_keys=True) if as_json else report.text())
-    if report.refuted:
-        return ExitCode.REFUTED
-    open_laws = [law for law in report.laws if law.verdict.value == "undetermined"]
-    if report.problems or (open_laws and (laws or len(open_laws) == len(report.laws))):
-        return ExitCode.UNDETERMINED
-    return ExitCode.HOLDS
-
-
-def _loaded(target: str) -> object:
-    """Return the adapter that MODULE:ATTRIBUTE names. Raises UserError."""
-    module, _, attribute = target.partition(":")
-    if not module or not attribute:
-        raise UserError(f"{target!r}: name a module and an attribute of it, such as my_package.my_adapter:Adapter")
-    found: object = _imported(target, module)
-    for name in attribute.split("."):
-        try:
-            found = getattr(found, name)
-        except AttributeError:
-            raise UserError(f"{target}: {module} has no {attribute}") from None
-    if not isinstance(found, type) and (not callable(found) or hasattr(found, "perform")):
-        return found
-    try:
-        return found()
-    except Exception as error:
-        raise UserError(f"{target} cannot be called without arguments: {describe_crash(error)}") from error
-    except SystemExit as error:
-        raise UserError(f"{target} ended the program (exit status {error.code}) instead of returning an adapter") from error
-
-
-def _imported(target: str, module: str) -> object:
-    """Import a module. Raises UserError for one that is not there or cannot be imported."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is not None and module.startswith(error.name):
-            raise UserError(f"{target}: there is no module {error.name}; is its folder on PYTHONPATH?") from error
-        raise UserError(f"{target}: {module} cannot be imported: {error}") from error
-    except Exception as error:
-        raise UserError(f"{target}: {module} cannot be imported: {describe_crash(error)}") from error
-    except SystemExit as error:
-        raise UserError(f"{target}: {module} ended the program (exit status {error.code}) when it was imported") from error

@@ -15,7 +15,7 @@ from kvproof.spec.conformance.isolation import LIMIT, Died, guarded
 from kvproof.spec.conformance.judging import GUARD
 from kvproof.spec.conformance.oracle import LawFinding, Verdict
 from kvproof.spec.conformance.play import Unrepeatable
-from kvproof.spec.conformance.reports import DifferenceGroup, LawVerdict, Refuted, Report, ScopeRun
+from kvproof.spec.conformance.reports import DifferenceGroup, LawVerdict, Refuted, Report, ScopeRun, counted
 from kvproof.spec.conformance.search import Broken, Budget, Search, Searched
 from kvproof.spec.conformance.settings import Setting
 from kvproof.spec.counterexample import Counterexample
@@ -74,6 +74,11 @@ def check_all_laws(
         search = Search(behind, judged, declared, seed, Budget(walks, steps), progress)
         done = [search.scope(scope) for scope in where]
         problems = [f"{scope.scope.name}: a walk ended early: {why}" for scope in done for why in scope.stopped]
+        ended = [
+            f"{scope.scope.name}: {counted(count, 'walk')} ended early behind a violation of {broken}: {why}"
+            for scope in done
+            for (why, broken), count in scope.followed.items()
+        ]
         found = {law: _counterexample(search, broken, problems) for law, broken in search.broken.items()}
     finally:
         behind.close()
@@ -85,6 +90,7 @@ def check_all_laws(
         scopes=tuple(ScopeRun(one.scope.name, one.walks, one.actions, one.skipped) for one in done),
         differences=tuple(_differences(search, declared)),
         problems=tuple(dict.fromkeys(problems)),
+        ended=tuple(ended),
     )
 
 
@@ -109,6 +115,9 @@ def _check(adapter: object) -> None:
         raise AdapterError(
             f"the adapter's null_block is {null_block!r}: the id of the placeholder in tables is needed, a number"
         )
+    for method in ("start", "perform"):
+        if not callable(getattr(adapter, method, None)):
+            raise AdapterError(f"the adapter's {method} is {getattr(adapter, method, None)!r}: a method is needed")
 
 
 def _has(adapter: object, name: str) -> bool:
@@ -159,7 +168,8 @@ def _counterexample(search: Search, broken: Broken, problems: list[str]) -> tupl
         run = search.runs.begin(broken.config)
         example = examples.build(broken, actions, violation, run, search.adapter.name, search.seed)
     except (Died, Unrepeatable) as error:
-        problems.append(f"{broken.law.id}: its counterexample lacks what was shown: {error}")
+        if actions or not isinstance(error, Died):  # one that dies in its start shows nothing: that is what is broken
+            problems.append(f"{broken.law.id}: its counterexample lacks what was shown: {error}")
         example = examples.build(broken, actions, violation, None, search.adapter.name, search.seed)
     bending = settings.bending(broken.law, broken.config, actions, violation)
     return example, tuple(setting.text for setting in bending)
@@ -186,15 +196,14 @@ def _verdict(
     if broken is not None:
         example, explained = found or (None, ())
         what = example.message if example is not None else broken.violation.evidence.message
-        where = (
-            f"{len(refuted(violations))} violations in {verdict.judged} judgements, the first in {broken.scope.name}: {what}"
-        )
+        times = f"{counted(len(refuted(violations)), 'violation')} in {counted(verdict.judged, 'judgement')}"
+        where = f"{times}, the first in {broken.scope.name}: {what}"
         return evolve(verdict, verdict=Verdict.REFUTED, why=where, counterexample=example, explained=explained)
     why = _undetermined(law, verdict, findings, done)
     if why:
         return evolve(verdict, why=why)
-    bent = f"; {verdict.bent} violations are those of a declared profile field" if verdict.bent else ""
-    return evolve(verdict, verdict=Verdict.HOLDS, why=f"judged {verdict.judged} times{bent}")
+    bent = f"; {counted(verdict.bent, 'violation')} as a declared profile field stands for" if verdict.bent else ""
+    return evolve(verdict, verdict=Verdict.HOLDS, why=f"judged {counted(verdict.judged, 'time')}{bent}")
 
 
 def _undetermined(law: Law, verdict: LawVerdict, findings: Sequence[LawFinding], done: Sequence[Searched]) -> str:
@@ -212,7 +221,8 @@ def _undetermined(law: Law, verdict: LawVerdict, findings: Sequence[LawFinding],
     tried = [one for one in done if not one.skipped]
     if not tried:
         return "no scope could be searched"
-    return f"its premise was never true in {sum(one.actions for one in tried)} actions in {len(tried)} scopes"
+    actions = counted(sum(one.actions for one in tried), "action")
+    return f"its premise was never true in {actions} in {counted(len(tried), 'scope')}"
 
 
 def _differences(search: Search, declared: Sequence[Setting]) -> Iterator[DifferenceGroup]:

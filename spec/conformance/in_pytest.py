@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NoReturn
 
 import pytest
 from attrs import field, frozen
 
-from kvproof.spec import counterexample, judge, output
+from kvproof.spec import judge
 from kvproof.spec import laws as all_laws
-from kvproof.spec.conformance import api, reports
+from kvproof.spec.conformance import api, files, reports
 from kvproof.spec.conformance.adapter import Adapter, AdapterError
 from kvproof.spec.conformance.oracle import Verdict
 from kvproof.spec.conformance.reports import LawVerdict, Report
 from kvproof.spec.exits import UserError
-from kvproof.spec.report import markdown
+from kvproof.spec.progress import Told
 
 ADAPTER = "adapter"
 """The test that says whether an adapter could be judged at all."""
@@ -41,6 +40,7 @@ class Asked:
 
 
 _RUNS: pytest.StashKey[dict[Asked, Report | Exception]] = pytest.StashKey()
+_NAMES: pytest.StashKey[dict[str, Asked]] = pytest.StashKey()
 
 
 def law_ids(names: Sequence[str]) -> tuple[str, ...]:
@@ -60,6 +60,14 @@ def selected(config: pytest.Config) -> frozenset[str] | None:
         return frozenset((ADAPTER, *law_ids(named))) if named else None
     except UserError as error:
         raise pytest.UsageError(str(error)) from error
+
+
+def check_scopes(config: pytest.Config) -> None:
+    """Check the scopes that the command line or the settings name. Raises UsageError."""
+    try:
+        api.chosen_scopes(tuple(_setting(config, "scope", (), ())))
+    except UserError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def _setting(config: pytest.Config, name: str, asked: Any, default: Any) -> Any:
@@ -101,20 +109,22 @@ def report_of(asked: Asked, config: pytest.Config) -> Report:
 def _run(asked: Asked, config: pytest.Config) -> Report:
     kept = selected(config)
     arguments: dict[str, Any] = {} if asked.limit is None else {"limit": asked.limit}
-    report = api.check_all_laws(
-        _made(asked.make),
-        laws=[law for law in asked.laws if kept is None or law in kept],
-        scopes=tuple(_setting(config, "scope", asked.scopes, ())) or None,
-        seed=_number(config, "seed", asked.seed) or 0,
-        walks=_number(config, "walks", asked.walks),
-        steps=_number(config, "steps", asked.steps),
-        policies=asked.policies,
-        isolation=asked.isolation,
-        **arguments,
-    )
+    with progress(config) as say:
+        report = api.check_all_laws(
+            _made(asked.make),
+            laws=[law for law in asked.laws if kept is None or law in kept],
+            scopes=tuple(_setting(config, "scope", asked.scopes, ())) or None,
+            seed=_number(config, "seed", asked.seed) or 0,
+            walks=_number(config, "walks", asked.walks),
+            steps=_number(config, "steps", asked.steps),
+            policies=asked.policies,
+            isolation=asked.isolation,
+            progress=say,
+            **arguments,
+        )
     folder = _setting(config, "report", None, None)
     if folder:
-        write(report, str(config.invocation_params.dir / folder))
+        files.write(report, config.invocation_params.dir / folder, file_name(asked, report, config))
     return report
 
 
@@ -126,27 +136,53 @@ def _made(make: Callable[[], Adapter]) -> Adapter:
         raise AdapterError(f"it cannot be made: {judge.describe_crash(error)}") from error
 
 
-def write(report: Report, folder: str) -> None:
-    """Write the report as JSON and text, and each counterexample as JSON and Markdown. Raises OutputError."""
-    target = output.make_folder(folder)
-    name = re.sub(r"[^\w.-]+", "-", report.adapter)
-    output.write_atomically(target / f"{name}.json", json.dumps(report.as_dict(), indent=1) + "\n")
-    output.write_atomically(target / f"{name}.txt", report.text() + "\n")
-    for example in report.counterexamples:
-        file = target / f"{name}-{example.law}.json"
-        output.write_atomically(file, counterexample.dumps(example))
-        output.write_atomically(file.with_suffix(".md"), markdown.render(example, str(file)))
+@contextmanager
+def progress(config: pytest.Config) -> Iterator[Callable[[str], None]]:
+    """Give what says what is being done: on a terminal only, past the capturing; nothing in the processes of xdist."""
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    if reporter is None or not getattr(reporter, "isatty", False):
+        yield lambda doing: None
+        return
+    told = Told("kvproof", quiet=True)
+
+    def shown() -> AbstractContextManager[None]:
+        return nullcontext() if capture is None else capture.global_and_fixture_disabled()
+
+    def say(doing: str) -> None:
+        with shown():
+            told.doing(doing)
+
+    try:
+        yield say
+    finally:
+        with shown():
+            told.end()
+
+
+def file_name(asked: Asked, report: Report, config: pytest.Config) -> str:
+    """Return how the files of a report begin: adapters of one name get numbers, in the order in which they are judged."""
+    names = config.stash.setdefault(_NAMES, {})
+    own = files.stem(report.adapter)
+    name, number = own, 1
+    while names.setdefault(name, asked) != asked:
+        number += 1
+        name = f"{own}-{number}"
+    return name
 
 
 def judge_one(asked: Asked, law: str, request: pytest.FixtureRequest) -> None:
     """Pass if a law holds, fail if it is refuted, skip (or fail, if it must be determined) if nothing can be said."""
     config = request.config
+    report, wrong = None, ""
     try:
         report = report_of(asked, config)
     except (AdapterError, UserError) as error:
+        wrong = f"the adapter could not be judged: {error}"
+    if report is None:  # outside of the handler, or pytest shows the error a second time
         if law == ADAPTER:
-            pytest.fail(f"the adapter could not be judged: {error}", pytrace=False)
-        _undetermined(asked, law, f"the adapter could not be judged: {error}", config)
+            pytest.fail(wrong, pytrace=False)
+        _undetermined(asked, law, wrong, config)
     if law == ADAPTER:
         _judged_at_all(report)
         return
@@ -169,7 +205,9 @@ def _undetermined(asked: Asked, law: str, why: str, config: pytest.Config) -> No
 def _judged_at_all(report: Report) -> None:
     """Fail if no run took place, or if something is wrong with the judging itself."""
     if report.problems:
-        pytest.fail("\n".join(("the adapter could not be judged properly", *report.problems)), pytrace=False)
+        broken = ", ".join(verdict.law for verdict in report.refuted)
+        hint = (f"refuted, and perhaps the cause: {broken}",) if broken else ()
+        pytest.fail("\n".join(("not everything could be judged", *report.problems, *hint)), pytrace=False)
     if not report.actions:
         skipped = [f"{scope.name}: {scope.skipped}" for scope in report.scopes]
         pytest.fail("\n".join(("the adapter performed no action in any scope", *skipped)), pytrace=False)

@@ -14,6 +14,9 @@ from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.counterexample import dumps as as_json
 from kvproof.spec.report import lines as words
 
+MOST_NAMED = 3
+"""Scopes that were left out for one reason are named up to so many; all of them are in the JSON."""
+
 
 @frozen(slots=True)
 class LawVerdict:
@@ -73,6 +76,16 @@ class DifferenceGroup:
         return f"explained by {' or '.join(self.settings)}" + (" (declared)" if self.declared else "")
 
 
+def shortest_first(laws: Sequence[LawVerdict]) -> list[LawVerdict]:
+    """Return refuted laws by the length of their counterexamples, in actions: the shortest is the easiest to understand."""
+
+    def size(law: LawVerdict) -> tuple[bool, int, str]:
+        actions = 0 if law.counterexample is None else len(law.counterexample.actions)
+        return law.counterexample is None, actions, law.law
+
+    return sorted(laws, key=size)
+
+
 class Refuted(AssertionError):
     """An adapter is refuted; the message is the report."""
 
@@ -89,6 +102,8 @@ class Report:
     differences: tuple[DifferenceGroup, ...] = ()
     problems: tuple[str, ...] = field(default=())
     """What went wrong with the judging itself: what the adapter shows cannot be read, or a run does not repeat."""
+    ended: tuple[str, ...] = field(default=())
+    """Walks that ended early because what was shown has no next state, behind a violation of a law, which is named."""
 
     @property
     def refuted(self) -> tuple[LawVerdict, ...]:
@@ -98,8 +113,7 @@ class Report:
     @property
     def counterexamples(self) -> tuple[Counterexample, ...]:
         """The counterexamples of the refuted laws, the shortest first."""
-        found = [law.counterexample for law in self.refuted if law.counterexample is not None]
-        return tuple(sorted(found, key=lambda example: (len(example.actions), example.law)))
+        return tuple(law.counterexample for law in shortest_first(self.refuted) if law.counterexample is not None)
 
     @property
     def actions(self) -> int:
@@ -161,10 +175,11 @@ class Report:
                 for group in self.differences
             ],
             "problems": list(self.problems),
+            "ended": list(self.ended),
         }
 
     def text(self) -> str:
-        """Return the report as plain text: refuted laws first, then what is undetermined, then differences."""
+        """Return the report as plain text: refuted laws first, then what is undetermined, differences, and scopes left out."""
         return "\n".join(_lines(self))
 
 
@@ -172,34 +187,59 @@ def _lines(report: Report) -> Iterator[str]:
     count = {verdict: sum(law.verdict is verdict for law in report.laws) for verdict in Verdict}
     tried = [scope for scope in report.scopes if not scope.skipped]
     yield (
-        f"{report.adapter}: {count[Verdict.REFUTED]} laws refuted, {count[Verdict.UNDETERMINED]} undetermined, "
-        f"{count[Verdict.HOLDS]} hold; {report.actions} actions in {len(tried)} scopes, seed {report.seed}"
+        f"{report.adapter}: {counted(count[Verdict.REFUTED], 'law')} refuted, {count[Verdict.UNDETERMINED]} undetermined, "
+        f"{count[Verdict.HOLDS]} hold; {counted(report.actions, 'action')} in {counted(len(tried), 'scope')}, "
+        f"seed {report.seed}"
     )
     yield f"shows {', '.join(report.shows) or 'nothing'}"
-    for scope in report.scopes:
-        if scope.skipped:
-            yield f"scope {scope.name} skipped: {scope.skipped}"
     for problem in report.problems:
         yield f"problem: {problem}"
-    for law in report.refuted:
+    for law in shortest_first(report.refuted):
         yield ""
         yield from law_lines(law)
-    undetermined: dict[str, list[str]] = {}
+    yield from _section("undetermined", _folded(report))
+    yield from _section(
+        "differences from the model (no violation by themselves)",
+        [
+            f"{group.action}, {group.what}: {counted(group.count, 'time')}, first in {group.scope} at action {group.position}: "
+            f"predicted {group.predicted}, shown {group.observed}; {group.explanation}"
+            for group in report.differences
+        ],
+    )
+    yield from _section("ended early", report.ended)
+    skipped: dict[str, list[str]] = {}
+    for scope in report.scopes:
+        if scope.skipped:
+            skipped.setdefault(scope.skipped, []).append(scope.name)
+    yield from _section("skipped", [_skipped(names, why) for why, names in skipped.items()])
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number and what is counted, in the plural unless it is one."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
+    if lines:
+        yield ""
+        yield f"{title}:"
+        yield from (f"  {line}" for line in lines)
+
+
+def _folded(report: Report) -> list[str]:
+    """Return the undetermined laws by reason, the most frequent first; how often each part was asked for is in the JSON."""
+    reasons: dict[str, list[str]] = {}
     for law in report.laws:
         if law.verdict is Verdict.UNDETERMINED:
-            undetermined.setdefault(law.why, []).append(law.law)
-    if undetermined:
-        yield ""
-        yield "undetermined:"
-        yield from (f"  {', '.join(names)}: {why}" for why, names in undetermined.items())
-    if report.differences:
-        yield ""
-        yield "differences from the model (no violation by themselves):"
-        for group in report.differences:
-            yield (
-                f"  {group.action}, {group.what}: {group.count} times, first in {group.scope} at action {group.position}: "
-                f"predicted {group.predicted}, shown {group.observed}; {group.explanation}"
-            )
+            hidden = ", ".join(what for what, _ in law.hidden)
+            why = f"it needs what is not shown: {hidden}" if hidden else law.why
+            reasons.setdefault(why, []).append(law.law)
+    return [f"{', '.join(laws)}: {why}" for why, laws in sorted(reasons.items(), key=lambda item: -len(item[1]))]
+
+
+def _skipped(names: Sequence[str], why: str) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"{counted(len(names), 'scope')} ({', '.join(names[:MOST_NAMED])}{more}): {why}"
 
 
 WEIGHTS = {

@@ -98,7 +98,17 @@ class Searched:
     findings: tuple[LawFinding, ...] = ()
     cannot: dict[str, str] = field(factory=dict)
     stopped: Counter[str] = field(factory=Counter)
-    """Why walks ended early, without a violation."""
+    """Why walks ended early, without a violation before."""
+    followed: Counter[tuple[str, str]] = field(factory=Counter)
+    """Why walks ended early, and the laws that were broken before in the same walk: what it shows has no next state then."""
+
+    def ended(self, why: str, broken: Iterable[str]) -> None:
+        """Note that a walk ended early; ``broken`` are the laws that it broke before."""
+        laws = ", ".join(broken)
+        if laws:
+            self.followed[why, laws] += 1
+        else:
+            self.stopped[why] += 1
 
 
 @define(slots=True)
@@ -170,6 +180,7 @@ class Search:
         offer = certainty.Offer(walker, self.adapter.shows)
         rows = Random(f"{self.seed}/{scope.name}/{number}/rows")
         kept: list[Action] = []
+        broken: dict[str, None] = {}
         searched.walks += 1
         for tried in range(1, steps + 1):
             legal = not (self._probes() and tried % DISABLED_EVERY == 0)
@@ -182,7 +193,8 @@ class Search:
             except certainty.NothingToOffer:
                 break
             except Exception as error:
-                searched.stopped[f"no action could be drawn for the followed world: {type(error).__name__}: {error}"] += 1
+                why = f"no action could be drawn for the followed world: {type(error).__name__}: {error}"
+                searched.ended(why, broken)
                 return
             moment = run.act(action)
             searched.actions += 1
@@ -202,8 +214,9 @@ class Search:
                 return
             if new:
                 return
+            broken |= dict.fromkeys(violation.law for violation in refuted(found))
             if run.point.seen is not None and run.point.seen.problems:
-                searched.stopped[run.point.seen.problems[0]] += 1
+                searched.ended(run.point.seen.problems[0], broken)
                 return
             if run.followed.refusal is None or run.world is not world:
                 kept.append(action)

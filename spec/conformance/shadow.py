@@ -21,7 +21,7 @@ from kvproof.core.errors import ContractBroken, Refusal
 from kvproof.core.offload import choosing
 from kvproof.core.records import Record
 from kvproof.core.world import Phase, Status, World, new_world
-from kvproof.spec import ground
+from kvproof.spec import ground, near
 from kvproof.spec.conformance import answers, certainty, override, predict
 from kvproof.spec.conformance.adapter import AdapterError, HostState, Observation, PoolState, Shows, State
 from kvproof.spec.conformance.differences import Difference, Noting
@@ -130,8 +130,14 @@ class Shadow:
             start = self.world
         elif isinstance(action, act.Allocate):
             start = self._decided(action, predicted, admitted)
-        if not self._partial:
-            self._check_requests(action, start, observation.state)
+        if not self._partial and not problems:
+            try:
+                self._check_requests(action, start, observation.state)
+            except AdapterError as error:
+                # An action that was refused and half done leaves a state that nothing follows: the refusal is what is wrong.
+                if observation.refusal is None:
+                    raise
+                problems.append(f"refused ({observation.refusal}), and yet: {error}")
         followed, judged = self._states(start, observation.state, noting)
         whole = shown = None
         if refusal is None:
@@ -339,7 +345,8 @@ class Shadow:
         decided = FIELDS.get(type(action), {})
         unknown = observation.result.keys() - RECORD
         if unknown:
-            raise AdapterError(f"{type(action).__name__} has no field {sorted(unknown)[0]!r}: fields are those of a record")
+            words = near.unknown("field", str(sorted(unknown, key=str)[0]), sorted(RECORD))
+            raise AdapterError(f"{type(action).__name__}: an answer has {words}")
         return {
             name: value
             for name, value in observation.result.items()

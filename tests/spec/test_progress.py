@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Callable
 
+import click
 import pytest
 
 from kvproof.spec import check, cli, progress
 from kvproof.spec.check import Options
 from kvproof.spec.exits import ExitCode
-from kvproof.spec.progress import Shown
+from kvproof.spec.progress import Shown, Told
 
 LONG = ["check", "--fault", "M-GEO-2", "--law", "CC-3", "--scope", "fa4", "--quick"]
 PLAIN = r"check: M-GEO-2, CC-3: walk \d+ of at most 30; 0 of 1 done, \d+ s"
@@ -94,3 +96,34 @@ def test_laws_that_are_not_named_for_the_fault_are_announced_as_a_long_search(ca
     assert "not caught by CC-3" in captured.out
     assert cli.main(["check", "--fault", "M-GEO-2", "--law", "TB-12"]) == ExitCode.REFUTED
     assert capsys.readouterr().err == ""
+
+
+def test_what_is_told_without_a_thread_is_a_line_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = Told("conform adapter")
+    told.doing("fa4: walk 1 of 3")
+    assert capsys.readouterr().err == ""  # work that is shorter says nothing
+    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
+    told.doing("fa4: walk 2 of 3")
+    Told("conform adapter", quiet=True).doing("not off a terminal")
+    told.end()
+    assert re.fullmatch(r"conform adapter: fa4: walk 2 of 3; \d+ s\n", capsys.readouterr().err)
+
+
+def test_what_is_told_on_a_terminal_is_written_over_and_wiped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "TERMINAL_SECONDS", 0.0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+
+    def nobody_reads(*words: object, **how: object) -> None:
+        raise OSError("nobody reads")
+
+    told = Told("kvproof", quiet=True)
+    told.doing("one")
+    told.end()
+    told.end()
+    monkeypatch.setattr(click, "echo", nobody_reads)
+    told.doing("two")
+    assert "kvproof: one; 0 s" in capsys.readouterr().err

@@ -21,7 +21,7 @@ from kvproof.spec.conformance.hidden import Hidden
 from kvproof.spec.conformance.oracle import Verdict
 from kvproof.spec.conformance.play import Point
 from kvproof.spec.conformance.reference import ModelAdapter, highest_first, showing_all_but
-from kvproof.spec.conformance.reports import Refuted, Report, law_lines
+from kvproof.spec.conformance.reports import LawVerdict, Refuted, Report, ScopeRun, counted, law_lines, shortest_first
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.engines import scopes
 from kvproof.spec.exits import UserError
@@ -112,7 +112,7 @@ def test_the_model_is_not_refuted_and_every_law_has_a_verdict() -> None:
     assert said.of("CC-3").verdict is Verdict.HOLDS
     assert said.of("CC-3").why == f"judged {said.of('CC-3').judged} times"
     assert said.of("EV-4").verdict is Verdict.UNDETERMINED
-    assert said.of("EV-4").why == "its premise was never true in 120 actions in 1 scopes"
+    assert said.of("EV-4").why == "its premise was never true in 120 actions in 1 scope"
     assert "formulas" in said.of("DS-3").why
     said.raise_if_refuted()
     with pytest.raises(KeyError, match="ZZ-1 was not judged"):
@@ -158,12 +158,72 @@ def test_a_scope_that_is_not_supported_is_skipped_and_said_so() -> None:
     assert [(scope.name, scope.actions, scope.skipped) for scope in said.scopes] == [("fa4-m4", 0, "not today")]
     assert {law.verdict for law in said} == {Verdict.UNDETERMINED}
     assert said.of("CC-3").why == "no scope could be searched"
-    assert "scope fa4-m4 skipped: not today" in said.text()
+    assert "skipped:\n  1 scope (fa4-m4): not today" in said.text()
 
 
 def test_a_policy_that_no_configuration_has_skips_its_scopes() -> None:
     said = report(ModelAdapter(), policies=["retention=3"])
     assert "not with what is declared: retention 3" in said.scopes[0].skipped
+
+
+def test_a_walk_that_ends_behind_a_violation_is_no_problem_of_the_judging() -> None:
+    """A pool that offers blocks in use breaks PC-1; that no next state can be followed then is what comes of it."""
+
+    @define
+    class Offering(Undeclared):
+        def perform(self, action: Action) -> Observation:
+            shown = super().perform(action)
+            pool = shown.state.device
+            taken = sorted(pool.references or ())[:1]
+            return evolve(shown, state=evolve(shown.state, device=evolve(pool, free=(*(pool.free or ()), *taken))))
+
+    said = report(Offering(), walks=8, laws=["PC"])
+    assert said.of("PC-1").verdict is Verdict.REFUTED
+    assert said.problems == ()
+    assert any("ended early behind a violation of PC-" in line for line in said.ended)
+    assert said.as_dict()["ended"] == list(said.ended)
+    assert f"ended early:\n  {said.ended[0]}" in said.text()
+    unasked = report(Offering(), walks=8, laws=["HB-9"])
+    assert "a walk ended early" in unasked.problems[0]
+
+
+def test_one_that_cannot_start_has_its_reason_and_no_stray_problem() -> None:
+    @define
+    class Stillborn(Undeclared):
+        def start(self, config: Config) -> None:
+            raise RuntimeError("no memory")
+
+    said = report(Stillborn())
+    assert [law.law for law in said.refuted] == ["LV-9"]
+    assert "raised RuntimeError: no memory" in said.of("LV-9").why
+    assert said.problems == ()
+
+
+def test_refuted_laws_come_by_the_length_of_their_counterexamples_and_what_was_left_out_last(faulty: Report) -> None:
+    def law(name: str, example: Any) -> LawVerdict:
+        return LawVerdict(name, "A sentence.", Verdict.REFUTED, "why", counterexample=example)
+
+    longer = evolve(only(faulty), law="AA-1")
+    example = evolve(
+        longer,
+        law="CN-1",
+        actions=longer.actions[1:],
+        outcomes=longer.outcomes[1:],
+        implementation=None,
+        position=longer.position - 1,
+    )
+    found = (LawVerdict("AA-0", "", Verdict.REFUTED, "why"), law("AA-1", longer), law("CN-1", example))
+    hidden = [
+        LawVerdict(f"BB-{at}", "", Verdict.UNDETERMINED, f"copies ({at} times)", hidden=(("copies", at),)) for at in (1, 2)
+    ]
+    left_out = [ScopeRun(f"s{at}", skipped="too big") for at in range(5)]
+    said = Report("a", 0, (), (*found, *hidden), tuple(left_out))
+    assert [verdict.law for verdict in shortest_first(said.refuted)] == ["CN-1", "AA-1", "AA-0"]
+    assert [found.law for found in said.counterexamples] == ["CN-1", "AA-1"]
+    text = said.text()
+    assert text.index("CN-1 refuted") < text.index("AA-1 refuted") < text.index("undetermined:") < text.index("skipped:")
+    assert "  BB-1, BB-2: it needs what is not shown: copies\n" in text
+    assert "  5 scopes (s0, s1, s2 and 2 more): too big" in text
 
 
 # --- settings -------------------------------------------------------------------------------------------------------
@@ -183,7 +243,7 @@ def test_an_undeclared_setting_that_explains_a_violation_is_named() -> None:
     assert declared.differences == ()
     assert declared.of("EV-4").verdict is Verdict.HOLDS
     assert declared.of("EV-4").bent > 0
-    assert "violations are those of a declared profile field" in declared.of("EV-4").why
+    assert "as a declared profile field stands for" in declared.of("EV-4").why
 
 
 def test_an_own_order_of_eviction_is_policy() -> None:
@@ -206,7 +266,7 @@ def test_a_difference_that_nothing_explains_says_so() -> None:
     (group,) = said.differences
     assert (group.action, group.what, group.settings) == ("Allocate", "demand", ())
     assert group.observed == "99"
-    assert f"Allocate, demand: {group.count} times, first in fa4-m4 at action {group.position}" in said.text()
+    assert f"Allocate, demand: {counted(group.count, 'time')}, first in fa4-m4 at action {group.position}" in said.text()
     assert "no declared setting explains it" in said.text()
 
 
@@ -226,7 +286,7 @@ def test_the_report_as_json(faulty: Report) -> None:
 
 def test_the_report_as_text(faulty: Report) -> None:
     text = faulty.text()
-    assert text.startswith("lossy: 1 laws refuted, ")
+    assert text.startswith("lossy: 1 law refuted, ")
     assert "\nCN-1 refuted: " in text
     assert "\nundetermined:\n  " in text
     assert law_lines(faulty.of("CN-1"))[0].startswith("CN-1 refuted")

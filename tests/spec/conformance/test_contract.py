@@ -54,6 +54,13 @@ def test_a_state_shows_what_is_declared(capability: Shows) -> None:
         shadow.observe(SUBMIT, Observation(state=MISSING[capability]))
 
 
+def test_an_answer_has_no_field_that_nobody_reads() -> None:
+    with pytest.raises(AdapterError, match=r"Submit: an answer has no field 'takn' \(did you mean taken"):
+        Shadow(CONFIG, [Shows.ADMISSION]).observe(SUBMIT, Observation({"takn": ()}))
+    with pytest.raises(AdapterError, match="Submit: an answer has no field 'zz'; known: "):
+        Shadow(CONFIG, []).observe(SUBMIT, Observation({"zz": 1}))
+
+
 def test_an_answer_shows_what_is_declared() -> None:
     for capability, action in ((Shows.COPIES, act.Drain()), (Shows.EVENTS, SUBMIT)):
         with pytest.raises(AdapterError, match="without"):

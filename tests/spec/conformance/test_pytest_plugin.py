@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kvproof.spec import laws as all_laws
+from kvproof.spec import progress
 from kvproof.spec.conformance import in_pytest
 
 pytest_plugins = ["pytester"]
@@ -29,7 +31,7 @@ from kvproof.spec.conformance.reports import LawVerdict, Report, ScopeRun
 VERDICTS = {"PC-1": Verdict.HOLDS, "PC-2": Verdict.REFUTED, "PC-3": Verdict.UNDETERMINED}
 WHY = {"PC-1": "", "PC-2": "3 blocks are missing", "PC-3": "references are not shown"}
 
-def check_all_laws(adapter, **asked):
+def check_all_laws(adapter, progress, **asked):
     with open("runs.ndjson", "a") as file:
         print(json.dumps(asked, default=list), file=file)
     if adapter.broken:
@@ -198,7 +200,8 @@ def test_an_adapter_that_breaks_its_contract_fails_once_and_nothing_passes(inner
     inner.makepyfile(test_mine=MODULE + "\nAdapter.broken = True\n")
     result = inner.runpytest_inprocess(*PLUGIN)
     result.assert_outcomes(failed=1, skipped=3)
-    result.stdout.fnmatch_lines(["the adapter could not be judged: tables are declared and not shown"])
+    assert result.outlines.count("the adapter could not be judged: tables are declared and not shown") == 1
+    result.stdout.no_fnmatch_line("During handling*")
     assert len(runs(inner)) == 1
 
 
@@ -235,6 +238,34 @@ def test_the_report_of_junit_says_law_verdict_judged_and_source(inner: pytest.Py
 def test_report_files_are_written_where_the_option_says(inner: pytest.Pytester) -> None:
     inner.runpytest_inprocess(*PLUGIN, "--kvproof-report", "found")
     assert sorted(path.name for path in (inner.path / "found").iterdir()) == ["mine.json", "mine.txt"]
+
+
+def test_adapters_of_one_name_do_not_write_over_each_other(inner: pytest.Pytester) -> None:
+    inner.makepyfile(test_mine=MODULE + f"\ntest_others = kvproof_laws(Adapter, {LAWS}, seed=4)\n")
+    inner.runpytest_inprocess(*PLUGIN, "--kvproof-report", "found")
+    found = inner.path / "found"
+    assert sorted(path.name for path in found.iterdir()) == ["mine-2.json", "mine-2.txt", "mine.json", "mine.txt"]
+    assert [json.loads((found / name).read_text())["seed"] for name in ("mine.json", "mine-2.json")] == [0, 4]
+
+
+def test_an_option_that_names_no_scope_is_a_usage_error(inner: pytest.Pytester) -> None:
+    result = inner.runpytest_inprocess(*PLUGIN, "--kvproof-scope", "zz")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*no scope 'zz'*"])
+    assert not runs(inner)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_on_a_terminal_it_says_what_is_being_done(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(progress.Told, "doing", lambda self, what: written.append(what))
+    monkeypatch.setattr(request.config.pluginmanager.getplugin("terminalreporter"), "isatty", terminal)
+    monkeypatch.setattr(progress.Told, "end", lambda self: written.append("wiped"))
+    with in_pytest.progress(request.config) as say:
+        say("fa4: walk 1 of 3")
+    assert written == (["fa4: walk 1 of 3", "wiped"] if terminal else [])
 
 
 def test_without_the_plugin_the_tests_run_all_the_same(inner: pytest.Pytester) -> None:

@@ -7,7 +7,7 @@ import pytest
 from attrs import evolve
 
 from kvproof.spec.cli import main
-from kvproof.spec.commands import conform
+from kvproof.spec.commands import _conform_adapter, conform
 from kvproof.spec.conformance import api, reports
 from kvproof.spec.conformance.adapter import Observation, Shows
 from kvproof.spec.conformance.oracle import Verdict
@@ -224,6 +224,7 @@ MODULES = {
     "number": "thing = 5",
     "nameless": "class thing:\n name = None; shows = frozenset(); null_block = 0; start = perform = None",
     "wordless": "class thing:\n name = 'a'; shows = frozenset(); null_block = 'x'; start = perform = None",
+    "uncalled": "class thing:\n name = 'a'; shows = frozenset(); null_block = 0; start = perform = None",
     "needs": "class thing:\n def __init__(self, size): ...",
     "leaves": "import sys\ndef thing(): sys.exit(0)",
     "odd": "class thing:\n def __getattr__(self, name): raise ValueError('evil')",
@@ -245,9 +246,19 @@ class Silent:
         return Observation()
 
 
+class Stillborn(Silent):
+    """Cannot be started."""
+
+    name, shows = "stillborn", frozenset()
+
+    def start(self, config):
+        raise RuntimeError("no memory")
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [
+        ("uncalled", "the adapter's start is None: a method is needed"),
         ("raises", "cannot be imported: RuntimeError: boom"),
         ("torn", "cannot be imported: SyntaxError"),
         ("ends", "ended the program (exit status 0) when it was imported"),
@@ -293,7 +304,7 @@ def judged_as(monkeypatch, verdicts, problems=()):
 def test_an_adapter_is_judged_and_the_worst_verdict_decides(monkeypatch, capsys):
     holds, refuted, unknown = Verdict.HOLDS, Verdict.REFUTED, Verdict.UNDETERMINED
     target = "tests.spec.vllm.test_conform_command:Adapter"
-    monkeypatch.setattr(conform, "_loaded", lambda name: Adapter() if name == target else None)
+    monkeypatch.setattr(_conform_adapter, "_loaded", lambda name: Adapter() if name == target else None)
     called = judged_as(monkeypatch, {"PC-1": holds, "PC-2": refuted})
     assert main(["conform", "adapter", target, "--seed", "3", "--law", "PC", "--policy", "a=b"]) == ExitCode.REFUTED
     ((adapter, options),) = called
@@ -309,10 +320,52 @@ def test_an_adapter_is_judged_and_the_worst_verdict_decides(monkeypatch, capsys)
     assert main(["conform", "adapter", target]) == ExitCode.UNDETERMINED
 
 
+def test_the_verdict_is_in_words_and_the_last_line_gives_the_first_refuted_law_again(monkeypatch, capsys, tmp_path):
+    holds, refuted, unknown = Verdict.HOLDS, Verdict.REFUTED, Verdict.UNDETERMINED
+    monkeypatch.setattr(_conform_adapter, "_loaded", lambda name: Adapter())
+
+    def said(verdicts, *words, problems=()):
+        judged_as(monkeypatch, verdicts, problems)
+        main(["conform", "adapter", "my.module:Mine", *words])
+        return capsys.readouterr().out.splitlines()[-2:]
+
+    assert said({"PC-1": holds, "PC-2": unknown}, "--scope", "fa4", "--no-isolation") == [
+        "verdict: nothing refuted: 1 law held where they were judged, 1 law undetermined: nothing is said of them",
+        "kvproof conform adapter my.module:Mine --seed 0 --scope fa4 --no-isolation",
+    ]
+    assert said({"PC-1": holds, "PC-2": refuted, "PC-3": refuted}, "--walks", "4", "--policy", "a=b c") == [
+        "verdict: refuted (2 laws); 1 held where they were judged, none undetermined",
+        "kvproof conform adapter my.module:Mine --seed 0 --law PC-2 --walks 4 --policy 'a=b c'",
+    ]
+    assert said({"PC-1": unknown})[0] == "verdict: undetermined: 1 law undetermined: nothing is said of them"
+    assert "not everything could be judged" in said({"PC-1": holds}, problems=("a walk ended early",))[0]
+
+
+def test_the_report_on_an_adapter_is_written_and_its_last_line_reproduces(capsys, tmp_path):
+    target = "tests.spec.vllm.test_conform_command:Stillborn"
+    words = ["conform", "adapter", target, "--scope", "fa4", "--walks", "1", "--steps", "5"]
+    assert main([*words, "--report", str(tmp_path / "new")]) == ExitCode.REFUTED
+    out = capsys.readouterr().out
+    written = ["stillborn-LV-9.json", "stillborn-LV-9.md", "stillborn.json", "stillborn.txt"]
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == written
+    assert all(f"file: {tmp_path / 'new' / name}" in out for name in written)
+    last = out.splitlines()[-1]
+    assert last == f"kvproof conform adapter {target} --seed 0 --law LV-9 --scope fa4 --walks 1 --steps 5"
+    assert main(last.split()[1:]) == ExitCode.REFUTED
+    assert main(["report", str(tmp_path / "new" / "stillborn-LV-9.json")]) == ExitCode.HOLDS
+    capsys.readouterr()
+    (tmp_path / "file").write_text("")
+    assert main([*words, "--report", str(tmp_path / "file")]) == ExitCode.ERROR
+
+
 def test_an_attribute_is_an_adapter_or_makes_one():
-    assert conform._loaded("kvproof.spec.exits:ExitCode.HOLDS") == ExitCode.HOLDS
+    assert _conform_adapter._loaded("kvproof.spec.exits:ExitCode.HOLDS") == ExitCode.HOLDS
+    with pytest.raises(UserError, match=r"is a path; name the module by dots, such as examples\.adapter:Thing"):
+        _conform_adapter._loaded("./examples/adapter.py:Thing")
+    with pytest.raises(UserError, match=r"\.own is relative"):
+        _conform_adapter._loaded(".own:Thing")
     with pytest.raises(UserError, match=r"no module kvproof\.nowhere"):
-        conform._loaded("kvproof.nowhere:Thing")
+        _conform_adapter._loaded("kvproof.nowhere:Thing")
 
 
 def test_missing_packages_are_said_before_anything_is_fetched(monkeypatch, capsys):

@@ -241,6 +241,7 @@ def test_a_smallest_case_of_another_configuration_has_another_name():
     smaller = evolve(finding.case, scope=evolve(scope, config=structs.replace(scope.config, num_device_blocks=9)))
 
     def play(case):
+        assert finding.outcome is not None
         return Outcome(case, breaches=finding.outcome.breaches)
 
     assert matrix._named(play, play(smaller), finding).case.scope.name == f"smaller-than-{scope.name}"
