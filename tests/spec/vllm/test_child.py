@@ -86,6 +86,7 @@ def test_the_scheduler_that_is_built_says_of_itself_what_was_asked_for(process, 
     assert read_bytes("\n".join([*lines, ""]).encode(), scope.name).header.config == scope.config
 
 
+@pytest.mark.deep
 @pytest.mark.vllm
 @pytest.mark.parametrize("process", VERSIONS, indirect=True)
 def test_every_release_runs_scripts_to_their_end_and_its_recordings_can_be_read(process):

@@ -35,6 +35,7 @@ def judged(version, **options):
     return table
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("first", "second", "law", "scope", "steps"), PAIRS)
 def test_the_first_of_a_pair_is_refuted_and_the_second_is_not(first, second, law, scope, steps):
     before = judged(first, scope=scope, laws=(law,), steps=steps)

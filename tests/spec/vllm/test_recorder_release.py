@@ -61,6 +61,7 @@ def test_a_recorded_run_decides_as_an_unrecorded_one_and_replays(name, tmp_path)
         assert "complete_store" in follows or "complete_load" in follows
 
 
+@pytest.mark.deep
 @pytest.mark.vllm
 @pytest.mark.parametrize("version", ["0.26.0", "0.29.0"])
 def test_older_releases_decide_as_without_it_too(version, tmp_path):
