@@ -41,7 +41,7 @@ if spec is not None and spec.loader is not None:
 @click.command(
     "record",
     short_help="Run a command and record the schedulers of vLLM in it.",
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings={"allow_interspersed_args": False},
 )
 @click.option("--calls", "call_states", is_flag=True, help="Give nested calls their state differences as well.")
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
