@@ -316,5 +316,7 @@ def test_an_option_that_is_none_is_no_folder(tmp_path, monkeypatch, capsys):
     """It would be made a folder of that name, and the rest the command."""
     monkeypatch.chdir(tmp_path)
     assert main(["record", "--out", "here", "--", "true"]) == ExitCode.ERROR
+    assert "No such option '--out'" in capsys.readouterr().err
+    assert main(["record", "--", "--out", "--", "true"]) == ExitCode.ERROR
     assert "no such option: --out" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
