@@ -60,9 +60,9 @@ def guarded(adapter: Adapter, isolation: bool = True, limit: float = LIMIT) -> I
     return Direct(adapter)
 
 
-@define(slots=True)
-class Direct:
-    """Runs an adapter in this process; an escaped exception is a ``Died``."""
+@define(slots=True, eq=False)
+class Judged:
+    """An adapter as the search sees it, wherever it runs."""
 
     adapter: Adapter
 
@@ -80,6 +80,11 @@ class Direct:
     def null_block(self) -> int:
         """The adapter's null block."""
         return self.adapter.null_block
+
+
+@define(slots=True)
+class Direct(Judged):
+    """Runs an adapter in this process; an escaped exception is a ``Died``."""
 
     def start(self, config: Config) -> None:
         """Begin anew. Raises Unsupported, Died."""
@@ -148,29 +153,13 @@ def _geometry(adapter: Adapter, config: Config) -> Geometry:
 
 
 @define(slots=True, eq=False)
-class Isolated:
+class Isolated(Judged):
     """Runs an adapter in a forked process; every request must be answered within a limit in seconds."""
 
-    adapter: Adapter
     limit: float = LIMIT
     start_limit: float = START_LIMIT
     _process: ForkProcess | None = field(default=None, init=False)
     _pipe: Connection[Any, Any] | None = field(default=None, init=False)
-
-    @property
-    def name(self) -> str:
-        """The adapter's name."""
-        return self.adapter.name
-
-    @property
-    def shows(self) -> frozenset[Shows]:
-        """What the adapter shows."""
-        return self.adapter.shows
-
-    @property
-    def null_block(self) -> int:
-        """The adapter's null block."""
-        return self.adapter.null_block
 
     def start(self, config: Config) -> None:
         """Begin anew, in a new process if the last one is gone. Raises Unsupported, Died."""

@@ -11,15 +11,16 @@ from kvproof.core.offload.choosing import tracks_meta
 from kvproof.core.offload.state import NONE, Counters, Host, Load, Meta, PendingHit, Queued, Stage, Store, Track
 from kvproof.core.pool import NO_KEY, Pool
 from kvproof.core.prefixes import Prefixes
-from kvproof.core.world import DeferredFree, GroupState, Phase, Request, Status, Worker, World
+from kvproof.core.world import DeferredFree, GroupState, Phase, Request, Worker, World
 from kvproof.spec import ground, ground_host
 from kvproof.spec.conformance import answers
 from kvproof.spec.conformance.adapter import AdapterError, HostState, Pin, PoolState, RequestState, State, Transfer
 from kvproof.spec.conformance.differences import Noting
 from kvproof.spec.conformance.names import Blocks
 from kvproof.spec.conformance.reading import KeyRow, Lists, Reader
+from kvproof.spec.traces import project
 
-STATUS = {"waiting": Status.WAITING, "running": Status.RUNNING, "preempted": Status.PREEMPTED, "loading": Status.LOADING}
+STATUS = {name: status for status, name in project.STATUS.items()}
 
 
 @define(slots=True)
@@ -90,7 +91,8 @@ class Overriding:
         """Return a world in which those blocks wait to be freed that are shown to; which table each was in is not shown."""
         frees = tuple((fence, self.reader.device.all_inward(blocks)) for fence, blocks in shown)
         expected = tuple(
-            (free.fence, tuple(block for table in free.tables for block in without_head(table))) for free in world.deferred
+            (free.fence, tuple(block for table in free.tables for block in project.without_head(table)))
+            for free in world.deferred
         )
         if not noting.differs("deferred frees", expected, frees):
             return world
@@ -352,12 +354,6 @@ def rearranged(meta: tuple[Meta, ...] | None, was: tuple[int, ...], blocks: tupl
         return meta
     known = dict(zip(was, meta, strict=False))
     return tuple(known.get(block, ()) for block in blocks)
-
-
-def without_head(table: Sequence[int]) -> Sequence[int]:
-    """Return a table without the null entries that it begins with: those are not held back."""
-    head = next((at for at, block in enumerate(table) if block != ground.NULL), len(table))
-    return table[head:]
 
 
 def with_table(state: GroupState, table: tuple[int, ...]) -> GroupState:

@@ -13,7 +13,7 @@ from kvproof.core.offload.state import Counters, Host, Load, Store
 from kvproof.core.pool import NO_KEY, Pool
 from kvproof.core.prefixes import Prefixes
 from kvproof.core.records import NONE, Event, Record
-from kvproof.core.world import Request, Status, World
+from kvproof.core.world import Request, World
 from kvproof.spec.conformance.adapter import (
     Announcement,
     HostState,
@@ -28,24 +28,10 @@ from kvproof.spec.conformance.adapter import (
 )
 from kvproof.spec.conformance.masks import FIELDS
 from kvproof.spec.conformance.names import Digests
+from kvproof.spec.conformance.reading import BLOCKS_OF_ROWS
+from kvproof.spec.traces.project import STATUS
 
 T = TypeVar("T")
-STATUS = {
-    Status.WAITING: "waiting",
-    Status.RUNNING: "running",
-    Status.PREEMPTED: "preempted",
-    Status.LOADING: "loading",
-}
-BLOCKS: dict[str, tuple[int, ...]] = {
-    "relocated": (1,),
-    "copies": (1, 2),
-    "handoffs": (2,),
-    "reads": (3,),
-    "tails": (1,),
-    "pairs": (2, 3),
-    "outcomes": (2,),
-}
-"""Where the rows of a field have block ids."""
 OF_REQUESTS: frozenset[Shows] = frozenset((Shows.TABLES, Shows.INTERNALS))
 FLAT = frozenset(("taken", "adopted", "zeroed", "destinations", "store_device", "store_host", "load_device", "load_host"))
 NESTED = frozenset(("lists", "new_blocks", "external_blocks", "offered"))
@@ -199,7 +185,7 @@ class Projection:
             return self.blocks(value)
         if name in NESTED:
             return tuple(self.blocks(blocks) for blocks in value)
-        places = BLOCKS.get(name, ())
+        places = BLOCKS_OF_ROWS.get(name, ())
         if not places:
             return value
         return tuple(tuple(entry + self.shift if at in places else entry for at, entry in enumerate(row)) for row in value)

@@ -172,7 +172,7 @@ class Reader:
         width = _WIDTHS.get(name)
         if width is not None and any(len(row) != width for row in value):
             raise ValueError(f"its rows have {width} entries")
-        places = _ROWS.get(name)
+        places = BLOCKS_OF_ROWS.get(name)
         if places is None:
             return value
         tiers = {place: self.host if place == _HOST_PLACE.get(name) else self.device for place in places}
@@ -249,7 +249,7 @@ _FLAGS = frozenset(name for name, hint in _HINTS.items() if hint in (bool, bool 
 _BLOCKS = frozenset(("taken", "adopted", "zeroed", "destinations", "store_device", "load_device"))
 _HOST_BLOCKS = frozenset(("store_host", "load_host"))
 _LISTS = frozenset(("lists", "new_blocks", "external_blocks", "offered"))
-_ROWS: dict[str, tuple[int, ...]] = {
+BLOCKS_OF_ROWS: dict[str, tuple[int, ...]] = {
     "relocated": (1,),
     "copies": (1, 2),
     "handoffs": (2,),
