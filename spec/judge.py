@@ -41,7 +41,7 @@ class Judge:
         found = []
         for law in self.laws:
             if law.check_config is not None:
-                found += self._found(law, law.check_config(config), -1, config)
+                found += self.found(law, law.check_config(config), -1, config)
         return found
 
     def moment(self, moment: Moment, position: int) -> list[Violation]:
@@ -55,7 +55,7 @@ class Judge:
             if law.check is not None:
                 findings = law.check(moment)
                 if findings is not None:
-                    found += self._found(law, findings, position, moment.before.config)
+                    found += self.found(law, findings, position, moment.before.config)
         return found
 
     def run(self, config: Config, actions: Sequence[Action], start: players.Start | None = None) -> list[Violation]:
@@ -67,16 +67,17 @@ class Judge:
         found = []
         for law in self.laws:
             if law.check_run is not None:
-                found += self._found(law, law.check_run(config, actions, start), -1, config)
+                found += self.found(law, law.check_run(config, actions, start), -1, config)
         ends = [law for law in self.laws if law.check_end is not None]
         if ends and config.offload is not None:
             drained = drain.carried(players.played(start, config, actions))
             for law in ends:
                 if law.check_end is not None:
-                    found += self._found(law, law.check_end(drained), -1, config)
+                    found += self.found(law, law.check_end(drained), -1, config)
         return found
 
-    def _found(self, law: Law, findings: Findings, position: int, config: Config) -> list[Violation]:
+    def found(self, law: Law, findings: Findings, position: int, config: Config) -> list[Violation]:
+        """Count the premise of a law that was judged, and return its evidence as violations."""
         if findings is None:
             return []
         self.premises[law.id] += 1

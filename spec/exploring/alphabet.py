@@ -1,0 +1,75 @@
+"""What can be done in a world within the bounds of a scope: ``enabled`` narrowed down, and the submissions of the bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from attrs import evolve
+
+from kvproof.core import actions as act
+from kvproof.core.actions import Action
+from kvproof.core.world import Phase, World
+from kvproof.spec.engines import enabled as lists
+from kvproof.spec.engines import flight, host, prompts
+from kvproof.spec.engines.amounts import Limits
+from kvproof.spec.exploring import bounds as limiting
+from kvproof.spec.exploring.bounds import Bounds, Budget
+
+RUNNING = (act.Execute, act.RunStore, act.RunLoad)
+"""What may happen beside an open plan."""
+
+
+def enabled(world: World, budget: Budget, bounds: Bounds, limits: Limits) -> Iterator[tuple[Action, Budget]]:
+    """Yield the legal actions of a world within the bounds, each with what is left after it; always in the same order."""
+    for action in candidates(world, bounds, limits):
+        left = limiting.spend(bounds, budget, action)
+        if left is not None:
+            yield action, left
+
+
+def candidates(world: World, bounds: Bounds, limits: Limits) -> Iterator[Action]:
+    """Yield the legal actions of a world that the bounds do not leave out, whatever is left of them."""
+    if bounds.execution == "whole":
+        part = begun(world)
+        if part is not None:
+            yield act.Execute(part)
+            return
+    # The prompts of the list are replaced by those of the bounds, which are the same in every world.
+    found = (action for action in lists.enabled(world, evolve(limits, max_live=0)) if wanted(world, action, bounds))
+    yield from found if bounds.chunks == "every" else longest(found)
+    if world.phase is Phase.IDLE and len(world.requests) < bounds.live:
+        number = prompts.free_id(world)
+        for tokens, context in bounds.submissions():
+            yield act.Submit(number, tokens, context)
+            if bounds.skip_reading:
+                yield act.Submit(number, tokens, context, skip_reading=True)
+
+
+def begun(world: World) -> str | None:
+    """Return the next part of a step that began to run and may run on, None if there is none."""
+    step = flight.unexecuted(world)
+    return flight.next_part(world) if step is not None and step.part > 0 else None
+
+
+def wanted(world: World, action: Action, bounds: Bounds) -> bool:
+    """Tell whether the bounds keep an action that is legal here."""
+    if bounds.left_out(type(action)):
+        return False
+    if bounds.execution == "whole" and world.phase is not Phase.IDLE and isinstance(action, RUNNING):
+        return False
+    if not bounds.failures and isinstance(action, act.Output | act.CompleteLoad) and action.failed:
+        return False
+    stray = isinstance(action, act.CompleteStore) and action.event == host.unknown_event(world)
+    return bounds.strays or not stray
+
+
+def longest(actions: Iterable[Action]) -> Iterator[Action]:
+    """Yield the actions, of allocations that differ in the amount alone only the first: the list has the longest one there."""
+    seen = set()
+    for action in actions:
+        if isinstance(action, act.Allocate) and not action.drafts:
+            alike = evolve(action, new_tokens=0)
+            if alike in seen:
+                continue
+            seen.add(alike)
+        yield action

@@ -1,0 +1,235 @@
+"""Breadth-first search over all behaviours of a scope, judged by the laws at every edge: the first violation is a shortest one.
+
+A level holds the worlds that so many actions lead to, one of each orbit that no shorter way reaches. Laws that look at a whole
+run are judged on the way to each orbit from which nothing new was found: these ways cover the search tree. What becomes of a
+world under fairness is judged in every world between plans.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+from attrs import Factory, define, frozen
+
+from kvproof.core.actions import Action
+from kvproof.core.config import Config
+from kvproof.core.world import Phase, World, new_world
+from kvproof.spec import judge as judges
+from kvproof.spec.engines import disabled, drain, rules
+from kvproof.spec.engines import witnesses as wit
+from kvproof.spec.engines.amounts import Limits
+from kvproof.spec.exploring import alphabet, canonical
+from kvproof.spec.exploring.bounds import Bounds, Budget
+from kvproof.spec.exploring.graph import Graph
+from kvproof.spec.judge import Judge, Violation
+from kvproof.spec.laws.base import Law, Moment
+
+Keys = tuple[tuple[int, int], ...]
+NOTHING: frozenset[tuple[int, int]] = frozenset()
+
+
+@frozen(slots=True)
+class Place:
+    """A world of the frontier: its orbit, what is left to do, and what the way there has lost and checkpointed (witnesses)."""
+
+    world: World
+    left: Budget
+    orbit: int
+    lost: frozenset[tuple[int, int]] = NOTHING
+    inside: frozenset[tuple[int, int]] = NOTHING
+
+
+@frozen(slots=True)
+class Found:
+    """A violation and the actions that show it; ``legal``: whether the last one was listed as legal."""
+
+    violation: Violation
+    actions: tuple[Action, ...]
+    legal: bool = True
+
+
+@define(slots=True)
+class Explored:
+    """What a search came to.
+
+    ``end``: every behaviour was seen, or the depth of the bounds, the budget of edges or a violation ended the search.
+    ``levels`` are the orbits found first at each depth. ``witnesses`` maps a situation to the depth at which it was first
+    reached, ``premises`` a law to how often it was judged; ``kinds`` counts edges by action. ``refusals`` are the attempts
+    that had to be refused, ``runs`` the whole runs judged.
+    """
+
+    graph: Graph
+    end: Literal["complete", "depth", "edges", "violation"] = "complete"
+    levels: list[int] = Factory(list)
+    found: Found | None = None
+    premises: dict[str, int] = Factory(dict)
+    witnesses: dict[str, int] = Factory(dict)
+    kinds: Counter[str] = Factory(Counter)
+    refusals: int = 0
+    runs: int = 0
+
+
+@define(slots=True)
+class Options:
+    """How to search: the laws, the one law or rule whose violations count ("" for all, bent ones left out), and what is kept.
+
+    ``runs_every``: of the orbits that end the search tree every so many's whole run is judged (0: none). ``kept``: blocks and
+    tokens keep their names, for comparison. ``most_edges`` bounds the search (0: nothing does).
+    """
+
+    laws: Sequence[Law] = ()
+    only: tuple[str, ...] = ()
+    runs_every: int = 0
+    ends: bool = True
+    with_edges: bool = False
+    kept: bool = False
+    most_edges: int = 0
+
+
+@define(slots=True)
+class Search:
+    """A search under way."""
+
+    config: Config
+    bounds: Bounds
+    limits: Limits
+    options: Options
+    judge: Judge
+    tracker: wit.Tracker
+    explored: Explored
+    ended: int = 0
+
+    @classmethod
+    def of(cls, config: Config, bounds: Bounds, options: Options) -> Search:
+        """Begin a search."""
+        explored = Explored(Graph(options.with_edges))
+        return cls(config, bounds, bounds.limits(config), options, Judge(options.laws), wit.Tracker(), explored)
+
+    def run(self, progress: Callable[[str], None] = lambda what: None) -> Explored:
+        """Search level by level to the end, or to the first violation."""
+        explored, graph = self.explored, self.explored.graph
+        if not self._counts(self.judge.configuration(self.config), ()):
+            first = new_world(self.config)
+            left = self.bounds.start()
+            graph.found(canonical.key(first, left, self.options.kept), -1, None)
+            level = [Place(first, left, 0)]
+            while level and explored.found is None:
+                explored.levels.append(len(level))
+                if self.bounds.depth is not None and len(explored.levels) > self.bounds.depth:
+                    explored.end = "depth"
+                    break
+                level = self._next(level, progress)
+                if explored.end == "edges":
+                    break
+        explored.premises = dict(self.judge.premises)
+        return explored
+
+    def _next(self, level: Sequence[Place], progress: Callable[[str], None]) -> list[Place]:
+        """Return the places first reached from a level."""
+        explored = self.explored
+        following: list[Place] = []
+        for place in level:
+            before = len(following)
+            for reached in self._leave(place):
+                following.append(reached)
+            if explored.found is not None:
+                return []
+            if len(following) == before and not self._end_of_branch(place):
+                return []
+            if self.options.most_edges and explored.graph.edges >= self.options.most_edges:
+                explored.end = "edges"
+                return []
+            if explored.graph.edges % 4096 < 8:
+                progress(f"depth {len(explored.levels)}, {len(explored.graph)} orbits, {explored.graph.edges} edges")
+        return following
+
+    def _leave(self, place: Place) -> Iterator[Place]:
+        """Follow every edge out of a place; yield where something new is."""
+        world, graph = place.world, self.explored.graph
+        if self.bounds.refusals and not self._refused(place):
+            return
+        if self.options.ends and world.phase is Phase.IDLE and world.host is not None and not self._quiet(place):
+            return
+        for action, left in alphabet.enabled(world, place.left, self.bounds, self.limits):
+            moment = judges.attempt(world, action)
+            lost, inside = self._observe(place, moment)
+            self.explored.kinds[type(action).__name__] += 1
+            if not self._judged(place, moment, True):
+                graph.edges += 1
+                return
+            number, new = graph.found(canonical.key(moment.after, left, self.options.kept), place.orbit, action)
+            graph.edge(place.orbit, action, number)
+            if new:
+                yield Place(moment.after, left, number, lost, inside)
+
+    def _judged(self, place: Place, moment: Moment, legal: bool) -> bool:
+        """Judge one action; False if it shows a violation."""
+        position = self.explored.graph.depths[place.orbit]
+        found = self.judge.moment(moment, position)
+        found += rules.violations(moment, legal, found, position)
+        self.judge.premises[rules.TOTALITY if legal else rules.GUARD] += 1
+        return not self._counts(found, (moment.action,), place, legal)
+
+    def _refused(self, place: Place) -> bool:
+        """Try what must be refused in a place; False if something is not."""
+        for action, _ in disabled.attempts(place.world, self.limits):
+            self.explored.refusals += 1
+            if not self._judged(place, judges.attempt(place.world, action), False):
+                return False
+        return True
+
+    def _quiet(self, place: Place) -> bool:
+        """Judge what a place comes to under fairness; False if a law does not hold there."""
+        laws = [law for law in self.options.laws if law.check_end is not None]
+        if not laws:
+            return True
+        drained = drain.drain(place.world)
+        found: list[Violation] = []
+        for law in laws:
+            if law.check_end is not None:
+                found += self.judge.found(law, law.check_end(drained), -1, self.config)
+        return not self._counts(found, (), place)
+
+    def _end_of_branch(self, place: Place) -> bool:
+        """Judge the whole run to a place behind which nothing new was found; False if a law does not hold on it."""
+        self.ended += 1
+        every = self.options.runs_every
+        if not every or self.ended % every:
+            return True
+        self.explored.runs += 1
+        actions = self.explored.graph.path(place.orbit)
+        found: list[Violation] = []
+        for law in self.options.laws:
+            if law.check_run is not None:
+                found += self.judge.found(law, law.check_run(self.config, actions), -1, self.config)
+        return not self._counts(found, (), place)
+
+    def _counts(self, found: list[Violation], last: tuple[Action, ...], place: Place | None = None, legal: bool = True) -> bool:
+        """Keep the first violation that counts; tell whether there is one."""
+        only = self.options.only
+        counting = [violation for violation in found if violation.law in only] if only else judges.refuted(found)
+        if counting:
+            way = () if place is None else self.explored.graph.path(place.orbit)
+            self.explored.found = Found(counting[0], (*way, *last), legal)
+            self.explored.end = "violation"
+        return bool(counting)
+
+    def _observe(self, place: Place, moment: Moment) -> tuple[frozenset[tuple[int, int]], frozenset[tuple[int, int]]]:
+        """Note the situations of an edge, and return what the way has lost and checkpointed after it."""
+        tracker, depth = self.tracker, len(self.explored.levels)
+        tracker.counts.clear()
+        tracker.lost, tracker.inside = set(place.lost), set(place.inside)
+        tracker.observe(moment)
+        for name in tracker.counts:
+            if tracker.counts[name]:
+                self.explored.witnesses.setdefault(name, depth)
+        lost = place.lost if len(tracker.lost) == len(place.lost) else frozenset(tracker.lost)
+        inside = place.inside if len(tracker.inside) == len(place.inside) else frozenset(tracker.inside)
+        return lost, inside
+
+
+def explore(config: Config, bounds: Bounds, options: Options, progress: Callable[[str], None] = lambda what: None) -> Explored:
+    """Search all behaviours of a configuration within bounds."""
+    return Search.of(config, bounds, options).run(progress)
