@@ -1,7 +1,7 @@
 """What was covered, scope by scope: the sizes of a graph, what was reached in it, and how often each law was asked.
 
-A certificate is a plain value with an exact JSON form. It says what the bounds of its scope leave out, so that nobody reads more
-into a pass than was explored.
+A certificate is a plain value with an exact JSON form. It says what the bounds of its scope leave out, so that nobody reads
+more into a pass than was explored.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Certificate:
 
     ``settings`` are the arguments of ``configure`` and ``bounds`` the budgets of a run; ``leaves_out`` says what no run does.
     ``laws`` are the ids that were judged. ``levels`` are the orbits first reached after so many actions, ``depth`` the last of
-    them; ``kinds`` counts edges by action. ``key_bytes`` is the sum over all orbits. ``witnesses`` maps a situation to the number
-    of actions after which it was first reached, ``premises`` a law to how often it was judged. ``runs`` are the whole runs that
-    were judged, ``refusals`` the attempts that had to be refused. Of random runs, ``orbits`` are the distinct ones met.
+    them; ``kinds`` counts edges by action. ``key_bytes`` is the sum over all orbits. ``witnesses`` maps a situation to the
+    number of actions after which it was first reached, ``premises`` a law to how often it was judged. ``runs`` are the whole
+    runs that were judged, ``refusals`` the attempts that had to be refused. Of random runs, ``orbits`` are the distinct ones.
     """
 
     scope: str

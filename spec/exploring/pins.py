@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import attrs
 import msgspec
@@ -65,11 +64,13 @@ def read(file: Path | None = None) -> dict[str, Pin]:
     path = FILE if file is None else file
     try:
         document = json.loads(path.read_bytes())
-        if document["format"] != FORMAT or document["version"] != VERSION:
-            raise ValueError(f"format {document['format']!r}, version {document['version']!r}")
-        return msgspec.convert(document["scopes"], dict[str, Pin])
+        made = msgspec.convert(document["scopes"], dict[str, Pin])
+        kind = (document["format"], document["version"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: is no file of pins ({error}): restore it from the repository") from error
+    if kind != (FORMAT, VERSION):
+        raise UserError(f"{path}: is no file of pins (it is {kind[0]!r}, version {kind[1]!r}): restore it from the repository")
+    return made
 
 
 def write(pins: Mapping[str, Pin], file: Path | None = None) -> None:
