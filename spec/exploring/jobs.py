@@ -146,17 +146,16 @@ def _jobs_of(asked: Asked, fault: Fault, named: Sequence[Scope], known: Mapping[
 def perform(job: Job, doing: Doing = lambda what: None) -> Done:
     """Do one job; nothing outside it decides what comes out."""
     began = time.monotonic()
-    if not job.fault:
-        done = _search(job, job.scope.config(), doing)
-    else:
-        fault = faults.by_id(job.fault)
-        with faults.planted(fault):
-            config = _as_planted(job, fault)
-            done = None if isinstance(config, ConfigError) else _search(job, config, doing)
-        if isinstance(config, ConfigError):
-            done = _refused_configuration(job, config)
-    assert done is not None
+    done = _planted(job, faults.by_id(job.fault), doing) if job.fault else _search(job, job.scope.config(), doing)
     return evolve(done, seconds=time.monotonic() - began)
+
+
+def _planted(job: Job, fault: Fault, doing: Doing) -> Done:
+    with faults.planted(fault):
+        config = _as_planted(job, fault)
+        if isinstance(config, Config):
+            return _search(job, config, doing)
+    return _refused_configuration(job, config)
 
 
 def _as_planted(job: Job, fault: Fault) -> Config | ConfigError:
@@ -244,7 +243,7 @@ def perform_all(
 ) -> list[Done]:
     """Do all jobs, one process for each and ``processes`` of them at a time; return what they came to, in their order.
 
-    ``finished`` is told each as soon as it is done, in any order. Raises what a job raised; whatever else is under way ends then.
+    ``finished`` is told each as soon as it is done, in any order. Raises what a job raised; what else is under way ends.
     """
     if processes <= 1 or len(work) == 1:
         found = []
@@ -269,26 +268,26 @@ def _in_processes(work: Sequence[Job], processes: int, finished: Callable[[Done]
             while waiting and len(running) < processes:
                 at, job = waiting.pop(0)
                 here, there = context.Pipe()
-                process = context.Process(target=_serve, args=(job, there), daemon=True)
+                process: BaseProcess = context.Process(target=_serve, args=(job, there), daemon=True)
                 process.start()
                 there.close()
                 running[here] = (at, process)
             for ready in wait(list(running)):
                 assert isinstance(ready, Connection)
-                at, process = running[ready]
-                message = _received(ready, process, work[at])
+                at, other = running[ready]
+                message = _received(ready, other, work[at])
                 if isinstance(message, str):
                     _named(doing, work[at])(message)
                     continue
                 running.pop(ready)
                 ready.close()
-                process.join()
+                other.join()
                 found[at] = message
                 finished(message)
     finally:
-        for _, process in running.values():
-            process.terminate()
-            process.join()
+        for _, under_way in running.values():
+            under_way.terminate()
+            under_way.join()
     return [found[at] for at in range(len(work))]
 
 

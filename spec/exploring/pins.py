@@ -92,8 +92,6 @@ def differences(certificates: Sequence[Certificate], pins: Mapping[str, Pin], kn
 
 def updated(certificates: Sequence[Certificate], pins: Mapping[str, Pin], known: Sequence[str]) -> dict[str, Pin]:
     """Return the pins after an update, in the order of the catalogue ``known``: those of unexplored scopes stay."""
-    changed: dict[str, Any] = {
-        **pins,
-        **{certificate.scope: of(certificate) for certificate in certificates if certificate.whole},
-    }
+    changed = dict(pins)
+    changed.update({certificate.scope: of(certificate) for certificate in certificates if certificate.whole})
     return {name: changed[name] for name in known if name in changed}
