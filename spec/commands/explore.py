@@ -40,6 +40,7 @@ SUMMARY = "explore.json"
 )
 @click.option("--faults", "every_fault", is_flag=True, help="Plant each fault in turn and compare with the table of kills.")
 @click.option("--depth", type=click.IntRange(0, 10_000), metavar="N", help="Explore runs of at most N actions.")
+@click.option("--full", is_flag=True, help="Count the worlds without the quotient by names, too (takes many times as long).")
 @click.option("--random", "runs", type=click.IntRange(1), metavar="N", help="N random runs instead of all behaviours.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the first random run.")
 @click.option(
@@ -58,6 +59,7 @@ def command(
     planted: tuple[str, ...],
     every_fault: bool,
     depth: int | None,
+    full: bool,
     runs: int | None,
     seed: int,
     out: Path | None,
@@ -77,7 +79,7 @@ def command(
     if "list" in named:
         return _list(as_json)
     asked = Asked(
-        named, quick, check.named_laws(laws), check.one_fault(planted), every_fault, depth, runs or 0, seed, processes
+        named, quick, check.named_laws(laws), check.one_fault(planted), every_fault, depth, full, runs or 0, seed, processes
     )
     _refuse_nonsense(asked, out, resumed, update)
     work = jobs.jobs(asked)
@@ -110,6 +112,8 @@ def _refuse_nonsense(asked: Asked, out: Path | None, resumed: bool, update: bool
         raise UserError("--quick chooses the scopes: leave --scope out, or --quick")
     if asked.every_fault and (asked.fault or asked.laws or asked.quick or asked.runs or asked.depth is not None):
         raise UserError("--faults compares each fault with its pin: leave --fault, --law, --quick, --random and --depth out")
+    if asked.full and (asked.fault or asked.every_fault or asked.runs):
+        raise UserError("--full counts whole graphs: leave --fault, --faults and --random out")
     if update and (asked.fault or asked.every_fault or asked.runs or asked.depth is not None):
         raise UserError(
             "--update pins the sizes of whole graphs: leave --fault, --faults, --random and --depth out (kills are pinned in "

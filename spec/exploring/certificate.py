@@ -6,6 +6,7 @@ more into a pass than was explored.
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal
 
 import attrs
@@ -37,7 +38,8 @@ class Certificate:
     ``laws`` are the ids that were judged. ``levels`` are the orbits first reached after so many actions, ``depth`` the last of
     them; ``kinds`` counts edges by action. ``key_bytes`` is the sum over all orbits. ``witnesses`` maps a situation to the
     number of actions after which it was first reached, ``premises`` a law to how often it was judged. ``runs`` are the whole
-    runs that were judged, ``refusals`` the attempts that had to be refused. Of random runs, ``orbits`` are the distinct ones.
+    runs that were judged, ``refusals`` the attempts that had to be refused. ``worlds`` are the worlds that the orbits stand
+    for, if they were counted: without the quotient by names. Of random runs, ``orbits`` are the distinct ones.
     """
 
     scope: str
@@ -58,6 +60,7 @@ class Certificate:
     premises: dict[str, int]
     runs: int
     refusals: int
+    worlds: int | None = None
 
     @property
     def not_reached(self) -> tuple[str, ...]:
@@ -89,7 +92,7 @@ def certify(
         scope=scope,
         fault=fault,
         profile=config.profile.name,
-        settings=msgspec.to_builtins(examples.settings_of(config)),
+        settings=_plain(examples.settings_of(config)),
         bounds=bounds_as_dict(bounds),
         leaves_out=bounds.leaves_out(),
         laws=laws,
@@ -111,13 +114,18 @@ def bounds_as_dict(bounds: Bounds) -> dict[str, Any]:
     """Return bounds as JSON knows them, kinds of action by name."""
     named = {kind.__name__: count for kind, count in bounds.at_most.items()}
     fields = {field.name: getattr(bounds, field.name) for field in attrs.fields(Bounds) if field.name != "at_most"}
-    plain: dict[str, Any] = msgspec.to_builtins({**fields, "at_most": dict(sorted(named.items()))})
+    return _plain({**fields, "at_most": dict(sorted(named.items()))})
+
+
+def _plain(value: object) -> dict[str, Any]:
+    """Return a value as it comes back from JSON."""
+    plain: dict[str, Any] = json.loads(msgspec.json.encode(value))
     return plain
 
 
 def as_dict(certificate: Certificate) -> dict[str, Any]:
     """Return the JSON form; what follows from the rest (not reached, never judged, bytes of a key) is said, too."""
-    found: dict[str, Any] = msgspec.to_builtins(certificate)
+    found = _plain(certificate)
     found["not_reached"] = list(certificate.not_reached)
     found["premise_never_true"] = list(certificate.never)
     found["bytes_per_orbit"] = round(certificate.bytes_per_orbit, 1)

@@ -50,7 +50,8 @@ class Asked:
     """What to explore. Empty ``scopes`` are the catalogue (of a fault: the scope that is pinned for it, else all of them).
 
     Empty ``laws`` are all of them; ``fault`` is planted throughout, ``every_fault`` takes each in turn. ``depth`` replaces the
-    bound of the scopes. ``runs`` random runs instead of the whole graph if not 0, the first with ``seed``.
+    bound of the scopes. ``full`` counts the worlds without the quotient by names, too. ``runs`` random runs instead of the whole
+    graph if not 0, the first with ``seed``.
     """
 
     scopes: tuple[str, ...] = ()
@@ -59,6 +60,7 @@ class Asked:
     fault: str = ""
     every_fault: bool = False
     depth: int | None = None
+    full: bool = False
     runs: int = 0
     seed: int = 0
     processes: int = 2
@@ -177,6 +179,9 @@ def _search(job: Job, config: Config, doing: Doing) -> Done:
     else:
         explored = search.explore(config, job.bounds, options, doing)
     certificate = certificates.certify(job.scope.name, job.fault, config, job.bounds, job.law_ids, explored, end)
+    if job.asked.full and certificate.whole:
+        counted = search.explore(config, job.bounds, Options(kept=True), lambda what: doing(f"worlds, {what}"))
+        certificate = evolve(certificate, worlds=len(counted.graph))
     return Done(job, certificate, _example(job, config, options, explored, engine, seed))
 
 

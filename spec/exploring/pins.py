@@ -8,7 +8,7 @@ from pathlib import Path
 
 import attrs
 import msgspec
-from attrs import frozen
+from attrs import evolve, frozen
 
 from kvproof.spec import output
 from kvproof.spec.exits import UserError
@@ -21,11 +21,15 @@ VERSION = 1
 
 @frozen(slots=True)
 class Pin:
-    """The size of a scope's graph: orbits, edges, and after how many actions the last orbit was found."""
+    """The size of a scope's graph: orbits, edges, and after how many actions the last orbit was found.
+
+    ``worlds`` are the worlds without the quotient by names, None where nobody counted them.
+    """
 
     orbits: int
     edges: int
     depth: int
+    worlds: int | None = None
 
 
 @frozen(slots=True)
@@ -42,11 +46,11 @@ class Difference:
             return f"{self.scope}: not pinned; found {_said(self.found)}"
         if self.found is None:
             return f"{self.scope}: pinned, but there is no such scope"
-        parts = [
-            f"{field.name} {getattr(self.found, field.name):,}, pinned {getattr(self.pinned, field.name):,}"
-            for field in attrs.fields(Pin)
-            if getattr(self.found, field.name) != getattr(self.pinned, field.name)
-        ]
+        parts = []
+        for field in attrs.fields(Pin):
+            now, then = getattr(self.found, field.name), getattr(self.pinned, field.name)
+            if now is not None and now != then:
+                parts.append(f"{field.name} {now:,}, pinned {'none' if then is None else f'{then:,}'}")
         return f"{self.scope}: {'; '.join(parts)}"
 
 
@@ -56,7 +60,12 @@ def _said(pin: Pin) -> str:
 
 def of(certificate: Certificate) -> Pin:
     """Return what a certificate would pin."""
-    return Pin(certificate.orbits, certificate.edges, certificate.depth)
+    return Pin(certificate.orbits, certificate.edges, certificate.depth, certificate.worlds)
+
+
+def agree(pinned: Pin | None, found: Pin) -> bool:
+    """Tell whether a graph is as pinned; worlds are compared where they were counted."""
+    return pinned is not None and (found if found.worlds is not None else evolve(found, worlds=pinned.worlds)) == pinned
 
 
 def read(file: Path | None = None) -> dict[str, Pin]:
@@ -75,9 +84,15 @@ def read(file: Path | None = None) -> dict[str, Pin]:
 
 def write(pins: Mapping[str, Pin], file: Path | None = None) -> None:
     """Write the pins. Raises OutputError."""
-    lines = [f"  {json.dumps(name)}: {json.dumps(msgspec.to_builtins(pin))}" for name, pin in pins.items()]
+    lines = [f"  {json.dumps(name)}: {json.dumps(as_dict(pin))}" for name, pin in pins.items()]
     head = f'{{\n "format": "{FORMAT}",\n "version": {VERSION},\n "scopes": {{\n'
     output.write_atomically(FILE if file is None else file, head + ",\n".join(lines) + "\n }\n}\n")
+
+
+def as_dict(pin: Pin) -> dict[str, int]:
+    """Return the JSON form of a pin."""
+    fields: dict[str, int | None] = msgspec.to_builtins(pin)
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def differences(certificates: Sequence[Certificate], pins: Mapping[str, Pin], known: Sequence[str] = ()) -> list[Difference]:
@@ -85,13 +100,18 @@ def differences(certificates: Sequence[Certificate], pins: Mapping[str, Pin], kn
     found = [
         Difference(certificate.scope, pins.get(certificate.scope), of(certificate))
         for certificate in certificates
-        if certificate.whole and pins.get(certificate.scope) != of(certificate)
+        if certificate.whole and not agree(pins.get(certificate.scope), of(certificate))
     ]
     return found + [Difference(name, pins[name], None) for name in pins if known and name not in known]
 
 
 def updated(certificates: Sequence[Certificate], pins: Mapping[str, Pin], known: Sequence[str]) -> dict[str, Pin]:
-    """Return the pins after an update, in the order of the catalogue ``known``: those of unexplored scopes stay."""
+    """Return the pins after an update, in the order of the catalogue ``known``: those of unexplored scopes stay.
+
+    Where a graph changed and its worlds were not counted, the old number of worlds goes.
+    """
     changed = dict(pins)
-    changed.update({certificate.scope: of(certificate) for certificate in certificates if certificate.whole})
+    for certificate in certificates:
+        if certificate.whole and not agree(pins.get(certificate.scope), of(certificate)):
+            changed[certificate.scope] = of(certificate)
     return {name: changed[name] for name in known if name in changed}

@@ -187,7 +187,7 @@ def as_dict(result: Result) -> dict[str, Any]:
 
 
 def _pin(pin: Pin | None) -> dict[str, int] | None:
-    return None if pin is None else {"orbits": pin.orbits, "edges": pin.edges, "depth": pin.depth}
+    return None if pin is None else pins.as_dict(pin)
 
 
 def _kill(kill: Kill | None) -> dict[str, Any] | None:

@@ -25,7 +25,9 @@ from kvproof.spec.exploring.search import Explored, Found, Options
 from kvproof.spec.judge import Judge, Violation
 
 LENGTH = 400
-"""Actions of a run where the bounds say nothing: budgets are spent long before."""
+"""Actions of a run where the bounds say nothing."""
+STALE = 32
+"""A run that met no orbit new to it for so many actions has spent its budgets: it ends."""
 
 
 @define(slots=True)
@@ -47,7 +49,8 @@ class Sample:
         tracker = wit.Tracker()
         done: list[Action] = []
         here, new = graph.found(canonical.key(world, left), -1, None)
-        while len(done) < self.length:
+        met, stale = {here}, 0
+        while len(done) < self.length and stale < STALE:
             if new and self.bounds.refusals and not self._refused(world, done):
                 return False
             choices = list(alphabet.enabled(world, left, self.bounds, self.limits))
@@ -66,6 +69,8 @@ class Sample:
                 return False
             world = moment.after
             here, new = graph.found(canonical.key(world, left), here, action)
+            stale = stale + 1 if here in met else 0
+            met.add(here)
             for name in tracker.counts:
                 if tracker.counts[name]:
                     explored.witnesses[name] = min(len(done), explored.witnesses.get(name, len(done)))

@@ -26,7 +26,8 @@ def _scopes(console: Console, title: str, result: Result, timing: bool) -> None:
     shown = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     shown.add_column("scope", no_wrap=True)
     shown.add_column("groups", no_wrap=True)
-    for head in ("orbits", "edges", "depth", "bytes", "judged", "situations"):
+    full = result.asked.full
+    for head in ("orbits", *(["worlds"] if full else []), "edges", "depth", "bytes", "judged", "situations"):
         shown.add_column(head, justify="right", no_wrap=True)
     if timing:
         shown.add_column("edges/s", justify="right", no_wrap=True)
@@ -39,6 +40,7 @@ def _scopes(console: Console, title: str, result: Result, timing: bool) -> None:
             certificate.scope,
             groups(done),
             f"{certificate.orbits:,}",
+            *([f"{certificate.worlds or 0:,}"] if full else []),
             f"{certificate.edges:,}",
             str(certificate.depth),
             f"{certificate.bytes_per_orbit:.0f}",
