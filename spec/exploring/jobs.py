@@ -50,8 +50,8 @@ class Asked:
     """What to explore. Empty ``scopes`` are the catalogue (of a fault: the scope that is pinned for it, else all of them).
 
     Empty ``laws`` are all of them; ``fault`` is planted throughout, ``every_fault`` takes each in turn. ``depth`` replaces the
-    bound of the scopes. ``full`` counts the worlds without the quotient by names, too. ``runs`` random runs instead of the whole
-    graph if not 0, the first with ``seed``.
+    bound of the scopes. ``full`` counts the worlds without the quotient by names, too. With ``runs``, so many random runs
+    instead of the whole graph, the first with ``seed``.
     """
 
     scopes: tuple[str, ...] = ()
