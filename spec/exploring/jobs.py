@@ -38,8 +38,8 @@ from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Evidence
 
 EXPLORER, SAMPLER = examples.EXPLORER, examples.SAMPLER
-RUNS_EVERY = 1024
-"""Of the orbits that end the search tree, every so many's whole run is judged: one costs as much as hundreds of edges."""
+RUNS_EVERY = 512
+"""Of the orbits that end the search tree, the first and every so many's whole run is judged: it costs as much as hundreds of edges."""
 SHRINK_RUNS = 1000
 
 Doing = Callable[[str], None]

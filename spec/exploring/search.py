@@ -75,7 +75,7 @@ class Explored:
 class Options:
     """How to search: the laws, the one law or rule whose violations count ("" for all, bent ones left out), and what is kept.
 
-    ``runs_every``: of the orbits that end the search tree every so many's whole run is judged (0: none); with ``all_runs`` the
+    ``runs_every``: of the orbits that end the search tree the first and every so many's whole run is judged (0: none); with ``all_runs`` the
     run to every orbit is, so that laws which look at a whole run break in the shortest one of the search tree. ``kept``: blocks
     and tokens keep their names, for comparison. ``most_edges`` bounds the search (0: nothing does).
     """
@@ -201,7 +201,7 @@ class Search:
         """Judge the whole run to a place behind which nothing new was found; False if a law does not hold on it."""
         self.ended += 1
         every = self.options.runs_every
-        if not every or self.ended % every or self.options.all_runs:
+        if not every or (self.ended - 1) % every or self.options.all_runs:
             return True
         return self._whole_run(place)
 

@@ -314,7 +314,7 @@ def test_kills_are_compared_with_the_table():
 
 def test_processes_of_their_own_find_the_same():
     work = [Job(Asked(depth=depth), TINY) for depth in (2, 5)]
-    told = []
+    told: list[jobs.Done] = []
     found = jobs.perform_all(work, 2, told.append)
     assert [done.certificate for done in found] == [jobs.perform(job).certificate for job in work]
     assert sorted(done.certificate.depth for done in told) == [2, 5]
