@@ -39,7 +39,7 @@ from kvproof.spec.laws.base import Evidence
 
 EXPLORER, SAMPLER = examples.EXPLORER, examples.SAMPLER
 RUNS_EVERY = 512
-"""Of the orbits that end the search tree, the first and every so many's whole run is judged: it costs as much as hundreds of edges."""
+"""Of the orbits that end the search tree, the first and every so many's whole run is judged: that costs hundreds of edges."""
 SHRINK_RUNS = 1000
 
 Doing = Callable[[str], None]

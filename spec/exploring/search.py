@@ -75,9 +75,9 @@ class Explored:
 class Options:
     """How to search: the laws, the one law or rule whose violations count ("" for all, bent ones left out), and what is kept.
 
-    ``runs_every``: of the orbits that end the search tree the first and every so many's whole run is judged (0: none); with ``all_runs`` the
-    run to every orbit is, so that laws which look at a whole run break in the shortest one of the search tree. ``kept``: blocks
-    and tokens keep their names, for comparison. ``most_edges`` bounds the search (0: nothing does).
+    ``runs_every``: of the orbits that end the search tree the first and every so many's whole run is judged (0: none); with
+    ``all_runs`` the run to every orbit is, so that laws which look at a whole run break in the shortest one of the search tree.
+    ``kept``: blocks and tokens keep their names, for comparison. ``most_edges`` bounds the search (0: nothing does).
     """
 
     laws: Sequence[Law] = ()
