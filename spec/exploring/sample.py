@@ -70,7 +70,6 @@ class Sample:
             graph.edges += 1
             found = self.judge.moment(moment, len(done))
             found += rules.violations(moment, True, found, len(done))
-            self.judge.premises[rules.TOTALITY] += 1
             done.append(action)
             if self.counts(found, done, True):
                 return False
@@ -139,5 +138,5 @@ def sample(
             if not sampled.run(Random(f"{scope}/{last}"), bool(options.only) or last % WHOLE_EVERY == 0):
                 break
             progress(f"run {number + 1} of {runs}, {len(sampled.explored.graph)} orbits")
-    sampled.explored.premises = dict(judge.premises)
+    sampled.explored.premises = {**judge.premises, rules.TOTALITY: sampled.explored.kinds.total()}
     return sampled.explored, last

@@ -125,7 +125,8 @@ class Search:
                 level = self._next(level, progress)
                 if explored.end == "edges":
                     break
-        explored.premises = dict(self.judge.premises)
+        # The rule is asked at every edge, whether or not the law of this name is among the laws.
+        explored.premises = {**self.judge.premises, rules.TOTALITY: explored.kinds.total()}
         return explored
 
     def _next(self, level: Sequence[Place], progress: Callable[[str], None]) -> list[Place]:
@@ -174,7 +175,7 @@ class Search:
         position = self.explored.graph.depths[place.orbit]
         found = self.judge.moment(moment, position)
         found += rules.violations(moment, legal, found, position)
-        self.judge.premises[rules.TOTALITY if legal else rules.GUARD] += 1
+        self.judge.premises[rules.GUARD] += not legal
         return not self._counts(found, (moment.action,), place, legal)
 
     def _refused(self, place: Place) -> bool:
