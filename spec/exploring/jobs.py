@@ -31,7 +31,7 @@ from kvproof.spec.exploring.bounds import Bounds
 from kvproof.spec.exploring.certificate import Certificate, End
 from kvproof.spec.exploring.graph import Graph
 from kvproof.spec.exploring.kills import Kill
-from kvproof.spec.exploring.scopes import Scope
+from kvproof.spec.exploring.scope import Scope
 from kvproof.spec.exploring.search import Explored, Options
 from kvproof.spec.faults import Fault
 from kvproof.spec.judge import Violation

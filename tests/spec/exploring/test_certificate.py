@@ -19,7 +19,7 @@ from kvproof.spec.exploring.jobs import Asked, Job
 from kvproof.spec.exploring.kills import Kill
 from kvproof.spec.exploring.pins import Difference, Pin
 from kvproof.spec.exploring.result import Result
-from kvproof.spec.exploring.scopes import Scope
+from kvproof.spec.exploring.scope import Scope
 
 TINY = Scope(
     "tiny",

@@ -14,7 +14,7 @@ from kvproof.spec.engines import scope_parts, witnesses
 from kvproof.spec.exploring import jobs, kills, pins, scopes, search
 from kvproof.spec.exploring.bounds import Bounds
 from kvproof.spec.exploring.kills import Kill
-from kvproof.spec.exploring.scopes import Scope
+from kvproof.spec.exploring.scope import Scope
 
 A = Scope(
     "a",
