@@ -123,6 +123,7 @@ def _refuse_nonsense(asked: Asked, out: Path | None, resumed: bool, update: bool
 
 def _perform(work: list[Job], processes: int, out: Path | None, resumed: bool, quiet: bool) -> list[Done]:
     """Do what is not finished yet, and write down what is as soon as it is."""
+    resume.sources()  # as they are now: somebody may change them while the work is done
     before: dict[str, Done] = {}
     pinned = {job.name: resume.pin_of(job) for job in work}
     if resumed and out is not None:

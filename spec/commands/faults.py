@@ -29,8 +29,8 @@ WIDE = 140
 def command(ids: tuple[str, ...], as_json: bool, write: Path | None) -> None:
     """List every fault: what it does wrong, where it was seen, the laws that must catch it, and how short it gets.
 
-    The last columns are the numbers of actions of the shortest counterexample that random walks and shrinking have found, and of
-    the one that the explorer has proven shortest in its scope (- where none is pinned). An ID says one fault in full.
+    The last columns are the numbers of actions of the shortest counterexample that random walks and shrinking have found, and
+    of the one that the explorer knows to be shortest in its scope (- where none is pinned). An ID says one fault in full.
     `kvproof check --fault ID` plants one and shows its counterexample, `kvproof explore --fault ID` a shortest one.
     """
     if ids and write is not None:
@@ -123,10 +123,9 @@ def as_markdown() -> str:
         "",
         "Named ways to be wrong ([semantics, section 6](semantics.md)). Each is planted by replacing functions of the model,",
         "or is the value of a profile field; generation must find it, and each of its laws must catch it. `actions` is the",
-        "length of the shortest counterexample that random walks and shrinking have found; `explorer` is that of a shortest one",
-        "in a scope of the explorer ([explore](explore.md)), which has tried everything shorter there. The two are not the same",
-        "question: the scopes differ, and the walks must break the first of the laws. Written by `kvproof faults --write",
-        "docs/faults.md`.",
+        "length of the shortest counterexample that random walks and shrinking have found; `explorer` is that of the shortest",
+        "one in a scope of the [explorer](explore.md), which has tried everything shorter there; the engines have scopes of",
+        "their own. Written by `kvproof faults --write docs/faults.md`.",
         "",
         "| id | what it does wrong | source | laws | replaces | actions | explorer |",
         "|---|---|---|---|---|---|---|",
