@@ -4,7 +4,7 @@
 
 Every engine plants the fault and judges one law, that of the table of kills. The explorer searches the scope that is pinned for
 the fault, to the shortest counterexample. Walker and state machine search the scopes that the fault names, as `kvproof check`
-does; nothing is shrunk but by Hypothesis itself. A dash: not found within the bounds. Ratios compare seconds, so that both sides
+does; nothing is shrunk but by Hypothesis itself. A dash: not found within the bounds. Ratios compare seconds: both sides
 are of one run.
 """
 
