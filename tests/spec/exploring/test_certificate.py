@@ -320,6 +320,18 @@ def test_processes_of_their_own_find_the_same():
     assert sorted(done.certificate.depth for done in told) == [2, 5]
 
 
+def test_short_searches_share_a_process_and_find_the_same():
+    names = ["M-LRU-1", "M-POOL-2", "M-GEO-3"] * 5
+    work = [*(Job(Asked(fault=name), TINY, name) for name in names), Job(Asked(depth=2), TINY), Job(Asked(depth=3), TINY)]
+    shared = jobs.batches(work)
+    assert [len(batch) for batch in shared] == [jobs.BATCH, 3, 1, 1]
+    assert [at for batch in shared for at in batch] == list(range(len(work)))
+    found = jobs.perform_all(work[10:], 2)
+    assert [(done.job, done.certificate, done.example) for done in found] == [
+        (done.job, done.certificate, done.example) for done in map(jobs.perform, work[10:])
+    ]
+
+
 def test_what_a_process_cannot_do_is_raised_here():
     broken = evolve(TINY, settings={**TINY.settings, "num_blocks": 0})
     with pytest.raises(RuntimeError, match=r"(?s)tiny: .*ConfigError"):
