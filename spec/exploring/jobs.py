@@ -205,7 +205,7 @@ def _example(job: Job, config: Config, options: Options, explored: Explored, eng
     if actions and (engine == SAMPLER or by_run):
         limits = job.bounds.limits(config)
         actions, violation = shrink.shrink(config, actions, violation, options.laws, limits, found.legal, SHRINK_RUNS)
-    return examples.build(
+    example = examples.build(
         config,
         actions,
         violation,
@@ -216,6 +216,9 @@ def _example(job: Job, config: Config, options: Options, explored: Explored, eng
         scope=job.scope.name,
         fault=job.fault,
     )
+    if examples.replay(example, all_laws.ALL).violation is None:
+        raise RuntimeError(f"{job.name}: {example.law} holds when its counterexample is run again: {example.actions}")
+    return example
 
 
 def _asked_at_end(law: str) -> bool:

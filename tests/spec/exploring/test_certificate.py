@@ -9,7 +9,7 @@ from attrs import evolve
 
 from kvproof.core import actions as act
 from kvproof.core.world import new_world
-from kvproof.spec import faults, laws
+from kvproof.spec import counterexample, faults, laws
 from kvproof.spec import judge as judges
 from kvproof.spec.engines import rules, scope_parts, witnesses
 from kvproof.spec.exits import ExitCode, UserError
@@ -287,6 +287,12 @@ def test_a_fault_of_the_configuration_alone_needs_no_action():
 def test_a_fault_is_gone_after_its_job(done):
     planted("M-LRU-1")
     assert explored().certificate == done.certificate
+
+
+def test_a_counterexample_that_does_not_replay_is_never_reported(monkeypatch):
+    monkeypatch.setattr(counterexample, "replay", lambda *given: counterexample.Replayed(None, ()))
+    with pytest.raises(RuntimeError, match="PC-8 holds when its counterexample is run again"):
+        planted("M-LRU-1")
 
 
 def test_a_fault_that_only_whole_runs_show_is_found_by_the_run_to_an_orbit():
