@@ -27,8 +27,9 @@ from kvproof.spec import distribution
 from kvproof.spec import judge as judges
 from kvproof.spec.engines import rules
 from kvproof.spec.exits import UserError
+from kvproof.spec.exploring import liveness
 from kvproof.spec.judge import Judge, Violation
-from kvproof.spec.laws.base import Law, Moment
+from kvproof.spec.laws.base import Evidence, Law, Moment
 
 FORMAT = "kvproof-counterexample"
 VERSION = 1
@@ -510,6 +511,9 @@ def replay(example: Counterexample, laws: Sequence[Law]) -> Replayed:
         world = moment.after
     if not found:
         found += judge.run(config, example.actions)
+    told = Violation(example.law, -1, Evidence(example.message, example.values))
+    if not found and "cycle" in dict(example.values) and liveness.shown_again(config, example.actions, told):
+        found.append(told)
     matching = [violation for violation in found if violation.law == example.law]
     at_place = [violation for violation in matching if violation.position == example.position]
     return Replayed(next(iter(at_place or matching), None), tuple(differences))

@@ -38,8 +38,9 @@ class Certificate:
     ``laws`` are the ids that were judged. ``levels`` are the orbits first reached after so many actions, ``depth`` the last of
     them; ``kinds`` counts edges by action. ``key_bytes`` is the sum over all orbits. ``witnesses`` maps a situation to the
     number of actions after which it was first reached, ``premises`` a law to how often it was judged. ``runs`` are the whole
-    runs that were judged, ``refusals`` the attempts that had to be refused. ``worlds`` are the worlds that the orbits stand
-    for, if they were counted: without the quotient by names. Of random runs, ``orbits`` are the distinct ones.
+    runs that were judged, ``refusals`` the attempts that had to be refused, ``closed`` the worlds in which liveness was judged
+    (0: nothing is owed). ``worlds`` are the worlds that the orbits stand for, if they were counted: without the quotient by
+    names. Of random runs, ``orbits`` are the distinct ones.
     """
 
     scope: str
@@ -60,6 +61,7 @@ class Certificate:
     premises: dict[str, int]
     runs: int
     refusals: int
+    closed: int
     worlds: int | None = None
 
     @property
@@ -107,6 +109,7 @@ def certify(
         premises={law: explored.premises.get(law, 0) for law in laws},
         runs=explored.runs,
         refusals=explored.refusals,
+        closed=explored.closed,
     )
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-import networkx as nx
-
 Arrow = tuple[int, int, int]
 """(target, bit of the kind, number of the edge)."""
 
@@ -41,6 +39,8 @@ def fair_sets(arrows: Arrows, enabled: Mapping[int, int], fair: int) -> Iterator
 
 
 def _components(arrows: Arrows, nodes: Collection[int]) -> list[frozenset[int]]:
+    import networkx as nx  # takes longer to load than most commands need, and most of them do not judge liveness
+
     graph = nx.DiGraph()
     graph.add_nodes_from(nodes)
     graph.add_edges_from((node, target) for node in nodes for target, _, _ in arrows[node] if target in nodes)

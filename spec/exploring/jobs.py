@@ -26,13 +26,13 @@ from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.engines import rules, shrink
 from kvproof.spec.exits import UserError
 from kvproof.spec.exploring import certificate as certificates
-from kvproof.spec.exploring import kills, sample, scopes, search
+from kvproof.spec.exploring import kills, liveness, sample, scopes, search
 from kvproof.spec.exploring.bounds import Bounds
 from kvproof.spec.exploring.certificate import Certificate, End
 from kvproof.spec.exploring.graph import Graph
 from kvproof.spec.exploring.kills import Kill
 from kvproof.spec.exploring.scope import Scope
-from kvproof.spec.exploring.search import Explored, Options
+from kvproof.spec.exploring.search import Explored, Found, Options
 from kvproof.spec.faults import Fault
 from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Evidence
@@ -180,11 +180,28 @@ def _search(job: Job, config: Config, doing: Doing) -> Done:
         end = None if explored.found is not None else "sampled"
     else:
         explored = search.explore(config, job.bounds, options, doing)
+        _judge_liveness(job, config, explored, doing)
     certificate = certificates.certify(job.scope.name, job.fault, config, job.bounds, job.law_ids, explored, end)
     if job.asked.full and certificate.whole:
         counted = search.explore(config, job.bounds, Options(kept=True), lambda what: doing(f"worlds, {what}"))
         certificate = evolve(certificate, worlds=len(counted.graph))
     return Done(job, certificate, _example(job, config, options, explored, engine, seed))
+
+
+def _judge_liveness(job: Job, config: Config, explored: Explored, doing: Doing) -> None:
+    """Judge what becomes of every orbit under fairness; a lasso, or progress that is refused, is what the search found."""
+    laws = liveness.LAWS & set(job.law_ids)
+    if explored.end not in ("complete", "depth") or not laws or not liveness.owes(config):
+        return
+    doing("liveness")
+    verdict = liveness.judge(explored, config, job.bounds, laws)
+    for law, count in verdict.premises.items():
+        explored.premises[law] = explored.premises.get(law, 0) + count
+    explored.closed = verdict.worlds
+    if verdict.refused is not None:
+        explored.found = Found(verdict.refused.violation, verdict.refused.actions)
+    elif verdict.found:
+        explored.found = Found(verdict.found[0].violation, verdict.found[0].actions)
 
 
 def options_of(job: Job) -> Options:
@@ -201,7 +218,8 @@ def _example(job: Job, config: Config, options: Options, explored: Explored, eng
     if found is None:
         return None
     actions, violation = found.actions, found.violation
-    by_run = violation.position < 0 and not options.all_runs and not _asked_at_end(violation.law)
+    lasso = violation.law in liveness.LAWS and violation.position < 0
+    by_run = violation.position < 0 and not options.all_runs and not _asked_at_end(violation.law) and not lasso
     if actions and (engine == SAMPLER or by_run):
         limits = job.bounds.limits(config)
         actions, violation = shrink.shrink(config, actions, violation, options.laws, limits, found.legal, SHRINK_RUNS)

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
 
 from attrs import Factory, define, evolve, field, frozen
@@ -67,6 +67,9 @@ BITS = {kind: 1 << at for at, kind in enumerate(PROGRESS)}
 UNASKED = 1 << len(PROGRESS)
 """A step that nobody asked for: no request is there, and the engine was told that nothing is pending."""
 EVERY = 2 * UNASKED - 1
+
+LAWS = frozenset({rules.TOTALITY, *(obligation.law for obligation in obliging.ALL)})
+"""The laws that are judged here: those of the obligations, and that progress is never refused."""
 
 
 @frozen(slots=True)
@@ -257,29 +260,37 @@ def close(explored: Explored, config: Config, bounds: Bounds) -> Closed:
 # --- judging --------------------------------------------------------------------------------------------------------
 
 
-def judge(explored: Explored, config: Config, bounds: Bounds) -> Verdict:
-    """Judge every obligation in the closed system behind an explored graph. A search that a violation ended says nothing."""
+def judge(explored: Explored, config: Config, bounds: Bounds, laws: Collection[str] = LAWS) -> Verdict:
+    """Judge the obligations of these laws in the closed system behind an explored graph.
+
+    A search that a violation ended says nothing.
+    """
     if explored.found is not None:
         return Verdict()
     closed = close(explored, config, bounds)
     premises: Counter[str] = Counter()
     for bits in closed.open:
-        premises.update({o.law for at, o in enumerate(obliging.ALL) if bits >> at & 1})
+        premises.update({o.law for at, o in enumerate(obliging.ALL) if bits >> at & 1 and o.law in laws})
     ways = Ways.of(closed, explored.graph)
-    found = [lasso for at in range(len(obliging.ALL)) if (lasso := _judged(closed, ways, config, at)) is not None]
+    asked = [at for at, obligation in enumerate(obliging.ALL) if obligation.law in laws]
+    found = [lasso for at in asked if (lasso := _judged(closed, ways, config, at)) is not None]
     found.sort(key=lambda lasso: len(lasso.actions))
     refused = None
-    if closed.refused is not None:
+    if closed.refused is not None and rules.TOTALITY in laws:
         number, violation, action = closed.refused
         refused = Refused(violation, (*ways.played(config, number)[0], action))
     return Verdict(tuple(found), refused, len(closed.open), len(closed.targets), dict(premises))
 
 
+def owes(config: Config) -> bool:
+    """Tell whether anything can be owed: without a host tier and deferred frees, every reference goes with its table (PC-3)."""
+    return config.offload is not None or config.defer_block_free
+
+
 def _judged(closed: Closed, ways: Ways, config: Config, at: int) -> Lasso | None:
     """Return the lasso or maximal run of an obligation that is reached first, None if it is always met."""
     obligation, bit = obliging.ALL[at], 1 << at
-    allowed = EVERY & ~UNASKED if obligation.asked else EVERY
-    fair = allowed if obligation.finishing else allowed & ~BITS[act.Finish]
+    allowed, fair = _kinds(obligation)
     nodes = [number for number, bits in enumerate(closed.open) if bits & bit]
     enabled = {number: closed.enabled[number] & allowed for number in nodes}
     stopped = min((number for number in nodes if not enabled[number] & fair), key=ways.rank, default=None)
@@ -304,6 +315,56 @@ def _judged(closed: Closed, ways: Ways, config: Config, at: int) -> Lasso | None
     edges = fairness.cycle(arrows, found, start, enabled, fair)
     cycle, end = ways.enacted(node, edges)
     return Lasso(obligation, way, cycle, obligation.left(end.world))
+
+
+def _kinds(obligation: Obligation) -> tuple[int, int]:
+    """Return the kinds of progress that runs take while an obligation is open, and those that they must not ignore for ever."""
+    allowed = EVERY & ~UNASKED if obligation.asked else EVERY
+    return allowed, allowed if obligation.finishing else allowed & ~BITS[act.Finish]
+
+
+def shown_again(config: Config, actions: Sequence[Action], violation: Violation) -> bool:
+    """Tell whether actions are the lasso or maximal run that a violation speaks of, by running them again.
+
+    The obligation must be open from the beginning of the cycle to its end, which is the same world, nothing in between may end
+    it, and no fair kind of progress that is possible on the cycle may be missing there.
+    """
+    values = dict(violation.evidence.values)
+    obligation = next(o for o in obliging.ALL if (o.law, o.name) == (violation.law, values.get("obligation")))
+    allowed, fair = _kinds(obligation)
+    bounds = Bounds(("a",), execution="any", live=0)
+    limits = bounds.limits(config)
+    first = values.get("way")
+    if not isinstance(first, int):
+        return False
+    node = Node(new_world(config), False)
+    key, possible, taken = node.key(), 0, 0
+    for at, action in enumerate(actions):
+        kinds = dict(progress(node, bounds, limits)) if at >= first else {}
+        if at == first:
+            key = node.key()
+        reached = after(node, judges.attempt(node.world, action))
+        if at >= first:
+            if action not in kinds or not obligation.left(node.world):
+                return False
+            if obligation.ended is not None and obligation.ended(node.world, reached.world):
+                return False
+            taken |= kinds[action]
+            possible |= _union(kinds)
+        node = reached
+    if not obligation.left(node.world):
+        return False
+    if first == len(actions):
+        return not _union(dict(progress(node, bounds, limits))) & fair
+    return node.key() == key and not taken & ~allowed and not possible & fair & ~taken
+
+
+def _union(kinds: Mapping[Action, int]) -> int:
+    """Return the kinds of some actions in one number."""
+    found = 0
+    for kind in kinds.values():
+        found |= kind
+    return found
 
 
 @define(slots=True)

@@ -57,7 +57,7 @@ class Explored:
     ``end``: every behaviour was seen, or the depth of the bounds, the budget of edges or a violation ended the search.
     ``levels`` are the orbits found first at each depth. ``witnesses`` maps a situation to the depth at which it was first
     reached, ``premises`` a law to how often it was judged; ``kinds`` counts edges by action. ``refusals`` are the attempts
-    that had to be refused, ``runs`` the whole runs judged.
+    that had to be refused, ``runs`` the whole runs judged, ``closed`` the worlds in which liveness was judged.
     """
 
     graph: Graph
@@ -69,6 +69,7 @@ class Explored:
     kinds: Counter[str] = Factory(Counter)
     refusals: int = 0
     runs: int = 0
+    closed: int = 0
 
 
 @define(slots=True)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 
 from kvproof.core import actions as act
 from kvproof.core import config as configs
 from kvproof.core.config import Offload
 from kvproof.core.world import new_world
-from kvproof.spec import faults
+from kvproof.spec import counterexample as examples
+from kvproof.spec import faults, laws
 from kvproof.spec import judge as judges
 from kvproof.spec.engines.scope_parts import full
-from kvproof.spec.exploring import canonical, fairness, liveness, obligations, search
+from kvproof.spec.exploring import canonical, fairness, jobs, liveness, obligations, search
 from kvproof.spec.exploring.bounds import Bounds
 from kvproof.spec.exploring.graph import Graph
+from kvproof.spec.exploring.jobs import Asked, Job
 from kvproof.spec.exploring.liveness import EVERY, UNASKED, Node
+from kvproof.spec.exploring.scope import Scope
 from kvproof.spec.exploring.search import Explored, Options
 
 # --- fair cycles ------------------------------------------------------------------------------------------------------
@@ -86,9 +90,11 @@ def test_a_cycle_goes_where_fairness_leads_it():
 # --- worlds -----------------------------------------------------------------------------------------------------------
 
 
-def tiny(**offload):
-    settings = {"max_model_len": 4, "num_blocks": 5, "max_running": 1}
-    return configs.configure((full(1),), offload=Offload(num_blocks=4, **offload), **settings)
+SETTINGS = {"max_model_len": 4, "num_blocks": 5, "max_running": 1, "offload": Offload(num_blocks=4)}
+
+
+def tiny():
+    return configs.configure((full(1),), **SETTINGS)
 
 
 ONE = Bounds(("aa",), submits=1, outputs=1, live=1, at_most={act.ResetHost: 1})
@@ -118,6 +124,7 @@ def keys_along(config, actions):
 
 def shown(lasso, config):
     """Check that a counterexample is one by running it: the obligation is open from the cycle on, and the key comes back."""
+    assert liveness.shown_again(config, lasso.actions, lasso.violation)
     keys, nodes = keys_along(config, lasso.actions)
     first = len(lasso.way)
     assert keys[first] == keys[-1]
@@ -178,6 +185,43 @@ def test_an_engine_that_stops_is_a_maximal_run():
         nodes = shown(lasso, tiny())
     assert nodes[-1].world.host.queued
     assert "nothing that has to happen can" in lasso.violation.evidence.message
+
+
+def lasso_of(fault):
+    with faults.planted(faults.by_id(fault)):
+        explored = search.explore(tiny(), ONE, Options())
+        return liveness.judge(explored, tiny(), ONE).found[0]
+
+
+def test_a_lasso_is_none_where_the_fault_is_gone():
+    for fault in ("M-LEAK-1", "M-FLUSH-2"):
+        lasso = lasso_of(fault)
+        assert not liveness.shown_again(tiny(), lasso.actions, lasso.violation)
+
+
+def test_a_cycle_that_leaves_something_out_is_not_shown_again():
+    lasso = lasso_of("M-LEAK-1")
+    with faults.planted(faults.by_id("M-LEAK-1")):
+        assert liveness.shown_again(tiny(), lasso.actions, lasso.violation)
+        # Without the last action of the cycle the world does not come back.
+        assert not liveness.shown_again(tiny(), lasso.actions[:-1], lasso.violation)
+
+
+def test_a_lasso_alone_replays(monkeypatch):
+    # Where neither a moment nor the drain shows what is wrong, the lasso does, and is judged again as such.
+    law = next(law for law in laws.ALL if law.id == "LV-4")
+    silent = [evolve(other, check_end=lambda drained: None) if other is law else other for other in laws.ALL]
+    monkeypatch.setattr(laws, "ALL", tuple(silent))
+    scope = Scope("tiny-host", (full(1),), TWO, SETTINGS)
+    done = jobs.perform(Job(Asked(laws=("LV-4",), fault="M-LEAK-3"), scope, "M-LEAK-3"))
+    example = done.example
+    assert example is not None
+    assert dict(example.values)["cycle"] > 0
+    assert done.certificate.closed > 0
+    assert done.certificate.end == "complete"
+    with faults.planted(faults.by_id("M-LEAK-3")):
+        assert examples.replay(examples.loads(examples.dumps(example)), laws.ALL).violation is not None
+    assert examples.replay(example, laws.ALL).violation is None
 
 
 HELD = (
@@ -259,7 +303,7 @@ def test_budgets_end_where_the_closed_system_begins():
     # Without a token to sample no output is in the graph; the closed system has them, and so everything ends.
     bounds = Bounds(("aa",), submits=1, outputs=0, live=1)
     explored = search.explore(tiny(), bounds, Options())
-    assert not explored.kinds["Output"]
+    assert not any(action.tokens for action in explored.graph.alphabet if isinstance(action, act.Output))
     verdict = liveness.judge(explored, tiny(), bounds)
     assert (verdict.found, verdict.refused) == ((), None)
     # The steps whose outputs are due end there, and with them what the confirmed tokens store.
@@ -291,6 +335,6 @@ def test_a_search_that_a_violation_ended_is_not_judged():
 
 def test_every_obligation_has_its_bit_and_its_law():
     assert {obligation.law for obligation in obligations.ALL} == {"LV-2", "LV-3", "LV-4", "LV-7"}
-    assert EVERY == UNASKED | sum(liveness.BITS.values())
+    assert UNASKED | sum(liveness.BITS.values()) == EVERY
     for kind in (act.Submit, act.Lookup, act.Allocate, act.Preempt, act.Withdraw, act.ResetHost, act.EvictBlocks):
         assert kind not in liveness.PROGRESS
