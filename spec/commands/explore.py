@@ -151,7 +151,7 @@ def _perform(work: list[Job], processes: int, out: Path | None, resumed: bool, q
 
 
 def longest_first(work: list[Job], pinned: Mapping[str, Pin | None]) -> list[Job]:
-    """Return the jobs as processes should take them: those of unknown size, then the largest graphs, so that all end together."""
+    """Return the jobs in the order in which processes take them: those of unknown size, then the largest graphs."""
     return sorted(work, key=lambda job: -inf if (pin := pinned[job.name]) is None else -pin.edges)
 
 
