@@ -40,6 +40,8 @@ from kvproof.spec.laws.base import Evidence
 EXPLORER, SAMPLER = examples.EXPLORER, examples.SAMPLER
 RUNS_EVERY = 512
 """Of the orbits that end the search tree, the first and every so many's whole run is judged: that costs hundreds of edges."""
+AT_FINISH = ("LV-5", "LV-6")
+"""Laws of what finished requests leave on the host: judged on the run to every orbit that a finish first reaches."""
 SHRINK_RUNS = 1000
 BATCH = 12
 """So many searches for faults share a process: most are shorter than its start."""
@@ -209,7 +211,7 @@ def options_of(job: Job) -> Options:
     if job.fault:
         return kills.options(job.law_ids)
     judged = [law for law in all_laws.ALL if law.id in job.law_ids]
-    return Options(laws=judged, only=job.asked.laws, runs_every=RUNS_EVERY)
+    return Options(laws=judged, only=job.asked.laws, runs_every=RUNS_EVERY, at_finish=AT_FINISH)
 
 
 def _example(job: Job, config: Config, options: Options, explored: Explored, engine: str, seed: int) -> Counterexample | None:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from attrs import Factory, define, frozen
 
-from kvproof.core.actions import Action
+from kvproof.core.actions import Action, Finish
 from kvproof.core.config import Config
 from kvproof.core.world import Phase, World, new_world
 from kvproof.spec import judge as judges
@@ -78,6 +78,7 @@ class Options:
 
     ``runs_every``: of the orbits that end the search tree the first and every so many's whole run is judged (0: none); with
     ``all_runs`` the run to every orbit is, so that laws which look at a whole run break in the shortest one of the search tree.
+    The laws named in ``at_finish`` are judged on the run to every orbit that a finish first reaches, if there is a host tier.
     ``kept``: blocks and tokens keep their names, for comparison. ``most_edges`` bounds the search (0: nothing does).
     """
 
@@ -85,6 +86,7 @@ class Options:
     only: tuple[str, ...] = ()
     runs_every: int = 0
     all_runs: bool = False
+    at_finish: tuple[str, ...] = ()
     ends: bool = True
     with_edges: bool = False
     kept: bool = False
@@ -169,6 +171,8 @@ class Search:
                 reached = Place(moment.after, left, number, lost, inside)
                 if self.options.all_runs and not self._whole_run(reached):
                     return
+                if type(action) is Finish and not self._finished(reached):
+                    return
                 yield reached
 
     def _judged(self, place: Place, moment: Moment, legal: bool) -> bool:
@@ -207,12 +211,19 @@ class Search:
             return True
         return self._whole_run(place)
 
-    def _whole_run(self, place: Place) -> bool:
-        """Judge the whole run to a place; False if a law does not hold on it."""
+    def _finished(self, place: Place) -> bool:
+        """Judge what a finished request has left to the host tier on the way to a place; False if a law does not hold on it."""
+        laws = [law for law in self.options.laws if law.id in self.options.at_finish]
+        if not laws or self.config.offload is None or self.options.all_runs:
+            return True
+        return self._whole_run(place, laws)
+
+    def _whole_run(self, place: Place, laws: Sequence[Law] = ()) -> bool:
+        """Judge the whole run to a place, by all laws if none are given; False if one does not hold on it."""
         self.explored.runs += 1
         actions = self.explored.graph.path(place.orbit)
         found: list[Violation] = []
-        for law in self.options.laws:
+        for law in laws or self.options.laws:
             if law.check_run is not None:
                 found += self.judge.found(law, law.check_run(self.config, actions), -1, self.config)
         return not self._counts(found, (), place)

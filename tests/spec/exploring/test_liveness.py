@@ -338,3 +338,25 @@ def test_every_obligation_has_its_bit_and_its_law():
     assert UNASKED | sum(liveness.BITS.values()) == EVERY
     for kind in (act.Submit, act.Lookup, act.Allocate, act.Preempt, act.Withdraw, act.ResetHost, act.EvictBlocks):
         assert kind not in liveness.PROGRESS
+
+
+def test_what_finished_requests_leave_is_judged_at_every_finish():
+    config, judged_laws = tiny(), [law for law in laws.ALL if law.id in jobs.AT_FINISH]
+    explored = search.explore(config, TWO, Options(laws=judged_laws, at_finish=jobs.AT_FINISH))
+    graph, names = explored.graph, list(explored.graph.alphabet)
+    finishes = sum(at >= 0 and isinstance(names[at], act.Finish) for at in graph.actions)
+    assert explored.found is None
+    assert explored.runs == finishes > 100
+    assert 0 < explored.premises["LV-5"] < finishes
+    assert 0 < explored.premises["LV-6"] < finishes
+
+
+def test_a_finished_request_whose_blocks_never_arrive_is_found_at_its_finish():
+    fault = faults.by_id("M-FLUSH-1")
+    scope = Scope("tiny-host", (full(1),), TWO, SETTINGS)
+    options = jobs.options_of(Job(Asked(laws=("LV-5",)), scope))
+    with faults.planted(fault):
+        explored = search.explore(tiny(), TWO, options)
+    assert explored.found is not None
+    assert explored.found.violation.law == "LV-5"
+    assert isinstance(explored.found.actions[-1], act.Finish)
