@@ -63,7 +63,7 @@ PROGRESS: tuple[type[Action], ...] = (
 )
 """What an engine and its worker do by themselves; a report of a store that nobody knows is none of it."""
 
-BITS = {kind: 1 << at for at, kind in enumerate(PROGRESS)}
+BITS: dict[type[Action], int] = {kind: 1 << at for at, kind in enumerate(PROGRESS)}
 UNASKED = 1 << len(PROGRESS)
 """A step that nobody asked for: no request is there, and the engine was told that nothing is pending."""
 EVERY = 2 * UNASKED - 1

@@ -113,12 +113,16 @@ def story(example: Counterexample) -> list[Line]:
 
 def _folded(example: Counterexample) -> Iterator[Line]:
     pairs = list(zip(example.actions, _answers(example), strict=True))
-    at = 0
+    at, cycle = 0, cycle_of(example)
     while at < len(pairs):
+        if at == cycle:
+            yield Line("", "from here on in a cycle, which leads back to this world", "")
         stop = at
         # The action that breaks the law keeps a line of its own.
         while stop < len(pairs) and stop != example.position and isinstance(pairs[stop][0], FOLDED):
             stop += 1
+            if stop == cycle:
+                break
         if stop - at < 2:
             action, answer = pairs[at]
             yield Line(str(at), action_text(action), answer)
@@ -128,6 +132,13 @@ def _folded(example: Counterexample) -> Iterator[Line]:
         names = [getattr(action, "part", type(action).__name__) for action, _ in pairs[at:stop]]
         yield Line(f"{at}-{stop - 1}", ", ".join(names), "; ".join(answers))
         at = stop
+
+
+def cycle_of(example: Counterexample) -> int | None:
+    """Return the first action of the cycle of a lasso (5.13), None if the counterexample is none."""
+    values = dict(example.values)
+    way, cycle = values.get("way"), values.get("cycle")
+    return way if isinstance(way, int) and isinstance(cycle, int) and cycle > 0 else None
 
 
 def place(example: Counterexample) -> str:

@@ -296,7 +296,7 @@ def test_the_document_for_programs(catalogue, capsys):
     assert (document["format"], document["version"], document["verdict"]) == ("kvproof-certificate", 1, "holds")
     scope = document["scopes"][0]
     assert sorted(scope) == [
-        "bounds", "bytes_per_orbit", "depth", "edges", "end", "fault", "key_bytes", "kinds", "laws", "leaves_out", "levels",
+        "bounds", "bytes_per_orbit", "closed", "depth", "edges", "end", "fault", "key_bytes", "kinds", "laws", "leaves_out", "levels",
         "not_reached", "orbits", "premise_never_true", "premises", "profile", "refusals", "runs", "scope", "settings",
         "verdict", "witnesses", "worlds",
     ]  # fmt: skip

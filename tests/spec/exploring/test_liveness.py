@@ -9,11 +9,11 @@ from kvproof.core import actions as act
 from kvproof.core import config as configs
 from kvproof.core.config import Offload
 from kvproof.core.world import new_world
+from kvproof.spec import cli, faults, laws
 from kvproof.spec import counterexample as examples
-from kvproof.spec import faults, laws
 from kvproof.spec import judge as judges
 from kvproof.spec.engines.scope_parts import full
-from kvproof.spec.exploring import canonical, fairness, jobs, liveness, obligations, search
+from kvproof.spec.exploring import canonical, fairness, jobs, liveness, obligations, pins, scopes, search
 from kvproof.spec.exploring.bounds import Bounds
 from kvproof.spec.exploring.graph import Graph
 from kvproof.spec.exploring.jobs import Asked, Job
@@ -183,7 +183,9 @@ def test_an_engine_that_stops_is_a_maximal_run():
     assert isinstance(lasso.way[-1], act.Finish)
     with faults.planted(faults.by_id("M-FLUSH-2")):
         nodes = shown(lasso, tiny())
-    assert nodes[-1].world.host.queued
+    host = nodes[-1].world.host
+    assert host is not None
+    assert host.queued
     assert "nothing that has to happen can" in lasso.violation.evidence.message
 
 
@@ -222,6 +224,22 @@ def test_a_lasso_alone_replays(monkeypatch):
     with faults.planted(faults.by_id("M-LEAK-3")):
         assert examples.replay(examples.loads(examples.dumps(example)), laws.ALL).violation is not None
     assert examples.replay(example, laws.ALL).violation is None
+
+
+def test_the_command_prints_a_lasso_and_exits_with_2(monkeypatch, capsys, tmp_path):
+    silent = [evolve(law, check_end=lambda drained: None) if law.id == "LV-4" else law for law in laws.ALL]
+    monkeypatch.setattr(laws, "ALL", tuple(silent))
+    monkeypatch.setattr(scopes, "CATALOGUE", (Scope("tiny-host", (full(1),), TWO, SETTINGS),))
+    monkeypatch.setattr(pins, "FILE", tmp_path / "pins.json")
+    pins.write({})
+    arguments = ["explore", "--processes", "1", "--scope", "tiny-host", "--law", "LV-4", "--fault", "M-LEAK-3"]
+    assert cli.main(arguments) == 2
+    out = capsys.readouterr().out
+    assert "LV-4 does not hold" in out
+    assert "a finished request is never forgotten" in out
+    assert "lead back to the same world" in out
+    [marked] = [at for at, line in enumerate(out.splitlines()) if "from here on in a cycle" in line]
+    assert out.splitlines()[marked + 1].split()[:2] == ["44", "BeginStep()"]
 
 
 HELD = (
