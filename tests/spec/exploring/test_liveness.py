@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from attrs import evolve
 
 from kvproof.core import actions as act
 from kvproof.core import config as configs
+from kvproof.core.actions import Action
 from kvproof.core.config import Offload
 from kvproof.core.world import new_world
 from kvproof.spec import cli, faults, laws
@@ -20,6 +23,7 @@ from kvproof.spec.exploring.jobs import Asked, Job
 from kvproof.spec.exploring.liveness import EVERY, UNASKED, Node
 from kvproof.spec.exploring.scope import Scope
 from kvproof.spec.exploring.search import Explored, Options
+from kvproof.spec.laws.base import Evidence
 
 # --- fair cycles ------------------------------------------------------------------------------------------------------
 
@@ -90,7 +94,7 @@ def test_a_cycle_goes_where_fairness_leads_it():
 # --- worlds -----------------------------------------------------------------------------------------------------------
 
 
-SETTINGS = {"max_model_len": 4, "num_blocks": 5, "max_running": 1, "offload": Offload(num_blocks=4)}
+SETTINGS: dict[str, Any] = {"max_model_len": 4, "num_blocks": 5, "max_running": 1, "offload": Offload(num_blocks=4)}
 
 
 def tiny():
@@ -242,7 +246,7 @@ def test_the_command_prints_a_lasso_and_exits_with_2(monkeypatch, capsys, tmp_pa
     assert out.splitlines()[marked + 1].split()[:2] == ["44", "BeginStep()"]
 
 
-HELD = (
+HELD: tuple[Action, ...] = (
     act.Submit(0, (0, 0)),
     act.BeginStep(),
     act.Lookup(0),
@@ -337,7 +341,7 @@ def test_progress_that_is_refused_is_shown(monkeypatch):
         moment = attempt(world, action)
         return attempt(world, act.Submit(0, ())) if isinstance(action, act.CompleteStore) else moment
 
-    monkeypatch.setattr(liveness.judges, "attempt", stubborn)
+    monkeypatch.setattr(judges, "attempt", stubborn)
     verdict = liveness.judge(search.Explored(explored.graph), config, ONE)
     assert verdict.refused is not None
     assert verdict.refused.violation.law == "LV-9"
@@ -347,7 +351,7 @@ def test_progress_that_is_refused_is_shown(monkeypatch):
 def test_a_search_that_a_violation_ended_is_not_judged():
     config = tiny()
     explored = search.explore(config, ONE, Options())
-    explored.found = search.Found(judges.Violation("CC-1", 0, liveness.Evidence.of("text")), ())
+    explored.found = search.Found(judges.Violation("CC-1", 0, Evidence.of("text")), ())
     assert liveness.judge(explored, config, ONE) == liveness.Verdict()
 
 
