@@ -147,14 +147,17 @@ def test_a_tiny_host_holds_and_every_premise_is_true():
     assert set(verdict.premises) == {"LV-2", "LV-3", "LV-4", "LV-7"}
 
 
-def test_a_lazy_host_that_stores_for_ever_holds():
-    # With room for one block of two, the lazy walk stores something in every step: each store ends, although one is always open.
-    config = configs.configure(
-        (full(1),), max_model_len=4, num_blocks=5, max_running=1, offload=Offload(num_blocks=2, mode="lazy")
-    )
-    verdict = judged(ONE, config=config)
+def test_a_lazy_host_that_stores_for_ever_holds(monkeypatch):
+    # With less room than keyed blocks the lazy walk stores something again and again: one store or another is always open, and
+    # each of them ends.
+    offload = Offload(num_blocks=3, mode="lazy")
+    config = configs.configure((full(1),), **{**SETTINGS, "max_chunk": 1, "offload": offload})
+    bounds = Bounds(("aa",), submits=1, outputs=1, live=1, alphabet=(0,))
+    verdict = judged(bounds, config=config)
     assert (verdict.found, verdict.refused) == ((), None)
     assert verdict.premises["LV-7"] > 0
+    monkeypatch.setattr(obligations, "ALL", tuple(evolve(one, ended=None) for one in obligations.ALL))
+    assert {lasso.obligation.name for lasso in judged(bounds, config=config).found} == {"stores"}
 
 
 @pytest.mark.parametrize(
