@@ -9,9 +9,10 @@ through its module, so that a planted fault is seen. What the projection does wi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import permutations
 from math import factorial
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from kvproof.core import allocation, freeing, prefixes
 from kvproof.core import config as configs
@@ -85,31 +86,44 @@ class Projection:
         self.exchanges = factorial(size.blocks) * factorial(size.requests) * factorial(len(self.nodes))
         self.keys = (*full, shared, *(nodes[-1] for nodes in self.nodes[: size.texts]))
         self.number = {NO_KEY: 0} | {node: key for key, node in enumerate(self.keys, 1)}
+        ends = self.keys[size.columns :]
+        self.namings = [
+            (texts, self.number | {node: size.columns + 1 + texts[text] for text, node in enumerate(ends)})
+            for texts in permutations(range(len(self.nodes)))
+        ]
 
     def first(self) -> State:
         """Return the state of a new pool."""
         return State(pools.new_pool(self.size.blocks + 1), ((IDLE, ()),) * self.size.requests)
 
-    def steps(self, state: State) -> Iterator[tuple[Step, State]]:
-        """Yield every step that the semantics allows in a state, and what it leads to; a refused one leads back."""
+    def steps(self, state: State, alike: bool = False) -> Iterator[tuple[Step, int, State]]:
+        """Yield every step that the semantics allows in a state, how often, and what it leads to; a refused one leads back.
+
+        ``alike``: of the requests that are idle only the first is admitted, as often as there are idle ones.
+        """
+        idle = sum(text == IDLE for text, _ in state.requests) if alike else 1
         for request, (text, table) in enumerate(state.requests):
             if text == IDLE:
+                if not idle:
+                    continue
                 for other in range(len(self.nodes)):
-                    yield ("admit", request, other), self._admit(state, request, other)
+                    yield ("admit", request, other), idle, self._admit(state, request, other)
+                if alike:
+                    idle = 0
                 continue
-            yield ("free", request, 0), self._free(state, request)
+            yield ("free", request, 0), 1, self._free(state, request)
             if len(table) < self.size.columns:
-                yield ("append", request, 0), self._append(state, request)
+                yield ("append", request, 0), 1, self._append(state, request)
             for column, block in enumerate(table[: self.full_columns]):
                 if state.pool.key_node[block] == NO_KEY or state.pool.key_tokens[block] < (column + 1) * SIZE:
-                    yield ("register", request, column), self._register(state, request, column)
+                    yield ("register", request, column), 1, self._register(state, request, column)
             if len(table) == self.size.columns:
-                yield ("partial", request, 0), self._partial(state, request)
+                yield ("partial", request, 0), 1, self._partial(state, request)
         for block in range(1, self.size.blocks + 1):
-            yield ("evict", block, 0), self._with(state, pools.evict(state.pool, block))
+            yield ("evict", block, 0), 1, self._with(state, pools.evict(state.pool, block))
         if state.copies:
-            yield ("drain", 0, 0), self._drain(state)
-        yield ("reset", 0, 0), self._with(state, pools.reset(state.pool)[0])
+            yield ("drain", 0, 0), 1, self._drain(state)
+        yield ("reset", 0, 0), 1, self._with(state, pools.reset(state.pool)[0])
 
     def _work(self, state: State, text: int) -> Work:
         return Work(self.config, state.pool, self.prefixes, 0, self.tokens, 0, self.nodes[text], num_tokens=self.tokens + 1)
@@ -128,7 +142,7 @@ class Projection:
             group = allocation.adopt(work, 0, group, blocks, wanted)
         group, _ = full_attention.grow(work, 0, group, wanted)
         copies = tuple((source, destination) for _, source, destination in work.copies)
-        return self._holding(evolve(state, pool=work.pool, copies=state.copies + copies), request, (text, group.table))
+        return self._holding(state, work.pool, request, (text, group.table), state.copies + copies)
 
     def _append(self, state: State, request: int) -> State:
         """Allocate the next block of a request, or be refused (T16, T17, T19.2)."""
@@ -140,7 +154,7 @@ class Projection:
         if not allocation.fits(need, len(state.pool.free), 0):
             return state
         group, _ = full_attention.grow(work, 0, GroupState(table), wanted)
-        return self._holding(evolve(state, pool=work.pool), request, (text, group.table))
+        return self._holding(state, work.pool, request, (text, group.table), state.copies)
 
     def _register(self, state: State, request: int, column: int) -> State:
         """Register the full entry of one column (T7)."""
@@ -159,9 +173,7 @@ class Projection:
     def _free(self, state: State, request: int) -> State:
         """Free a request's table, tail first (T3)."""
         _, table = state.requests[request]
-        return self._holding(
-            evolve(state, pool=freeing.release_tables(state.pool, (table,))), request, (IDLE, ())
-        )
+        return self._holding(state, freeing.release_tables(state.pool, (table,)), request, (IDLE, ()), state.copies)
 
     def _drain(self, state: State) -> State:
         """Give back both ends of every copy in one call, copy by copy, the source first (T0 part 5)."""
@@ -173,8 +185,8 @@ class Projection:
         return state if pool is state.pool else State(pool, state.requests, state.copies)
 
     @staticmethod
-    def _holding(state: State, request: int, holding: Holding) -> State:
-        return evolve(state, requests=(*state.requests[:request], holding, *state.requests[request + 1 :]))
+    def _holding(state: State, pool: Pool, request: int, holding: Holding, copies: tuple[Copy, ...]) -> State:
+        return State(pool, (*state.requests[:request], holding, *state.requests[request + 1 :]), copies)
 
 
 @frozen(slots=True)
