@@ -7,7 +7,7 @@ the group of all exchanges has as many states as the group has members that do n
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, groupby, permutations, product
 from operator import itemgetter
 
@@ -200,3 +200,18 @@ def _way(ways: Mapping[bytes, tuple[bytes, Step] | None], name: bytes) -> tuple[
         steps.append(before[1])
         before = ways[before[0]]
     return tuple(reversed(steps))
+
+
+def states(projection: Projection) -> Iterator[State]:
+    """Yield every state of a projection once, by depth, every name kept."""
+    first = projection.first()
+    seen = {plain(projection, first)}
+    waiting = deque([first])
+    while waiting:
+        state = waiting.popleft()
+        yield state
+        for _, _, after in projection.steps(state):
+            name = plain(projection, after)
+            if name not in seen:
+                seen.add(name)
+                waiting.append(after)

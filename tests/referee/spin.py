@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from tests.referee.projection import Size, Step
 
@@ -34,16 +34,14 @@ class SpinError(Exception):
 class Verdict:
     """What SPIN found: the states without its own start, the transitions as it prints them, and what it took.
 
-    ``depth`` is how deep its search went; times are wall-clock and processor seconds of the compiler and of the search,
-    ``memory`` is in megabytes.
+    ``depth`` is how deep its search went, ``memory`` is in megabytes, ``searched`` in wall-clock and processor seconds.
     """
 
     states: int
     transitions: str
     depth: int
     memory: float
-    compiled: tuple[float, float]
-    searched: tuple[float, float]
+    searched: tuple[float, float] = (0.0, 0.0)
 
     def agrees(self, states: int, edges: int) -> bool:
         """Tell whether these are the counts of SPIN, of the edges the first eight digits."""
@@ -57,7 +55,7 @@ def missing() -> list[str]:
 
 def version() -> str:
     """Return what SPIN calls itself."""
-    return _run(["spin", "-V"], Path.cwd())[0].strip()
+    return run(["spin", "-V"], Path.cwd())[0].strip()
 
 
 def transitions(edges: int) -> str:
@@ -77,51 +75,45 @@ def build(
     source.write_text(model if model is not None else MODEL.read_text(encoding="utf-8"), encoding="utf-8")
     values = (("N", size.blocks), ("R", size.requests), ("L", size.columns), ("T", size.texts))
     began, used = time.perf_counter(), _used()
-    _run(
+    run(
         ["spin", "-a", *(f"-D{name}={value}" for name, value in values), *(f"-D{name}" for name in defines), source.name],
         folder,
     )
     # Without -DNOREDUCE SPIN would leave out states; warnings are about text that SPIN made.
-    _run(["gcc", "-w", optimize, "-DSAFETY", "-DNOREDUCE", "-o", "pan", "pan.c"], folder)
+    run(["gcc", "-w", optimize, "-DSAFETY", "-DNOREDUCE", "-o", "pan", "pan.c"], folder)
     return time.perf_counter() - began, _used() - used
 
 
-def search(folder: Path, depth: int, slots: int = 20, compiled: tuple[float, float] = (0.0, 0.0)) -> tuple[Verdict, str]:
+def search(folder: Path, depth: int, slots: int = 20) -> tuple[Verdict, str]:
     """Run ``pan`` with a depth limit and 2**``slots`` slots; return what it found and all it printed. Raises SpinError."""
     began, used = time.perf_counter(), _used()
-    text, code = _run([str(folder / "pan"), f"-m{depth}", f"-w{slots}", "-n"], folder)
-    searched = time.perf_counter() - began, _used() - used
-    report = text[text.rfind("\n(Spin Version") :]
-    return read(text, report, code, depth, compiled, searched), text
+    text, code = run([str(folder / "pan"), f"-m{depth}", f"-w{slots}", "-n"], folder)
+    took = time.perf_counter() - began, _used() - used
+    return evolve(read(text, code, depth), searched=took), text
 
 
-def read(
-    text: str, report: str, code: int, depth: int, compiled: tuple[float, float], searched: tuple[float, float]
-) -> Verdict:
-    """Read the report of a search. Raises SpinError unless it was whole and found no error."""
-    loud = "\n".join(line for line in text.splitlines() if not line.startswith("EDGE "))
-    if "max search depth too small" in loud:
+CUT_SHORT = ("not completed", "out of memory", "reached -DMEMLIM", "Partial Order Reduction", "Bit statespace", "Hash-Compact")
+"""What SPIN says of a search that does not store and follow every state."""
+
+
+def read(text: str, code: int, depth: int) -> Verdict:
+    """Read what a search with a depth limit printed. Raises SpinError unless it was whole and found no error."""
+    report = "\n".join(line for line in text.splitlines() if not line.startswith("EDGE "))
+    if "max search depth too small" in report:
         raise SpinError(f"the search was cut off at depth {depth}, its counts are too small: raise the limit")
-    for sign in (
-        "not completed",
-        "out of memory",
-        "reached -DMEMLIM",
-        "Partial Order Reduction",
-        "Bit statespace",
-        "Hash-Compact",
-    ):
-        if sign in loud:
-            raise SpinError(f"the search does not count every state ({sign}):\n{loud[-2000:]}")
     errors = re.search(r"errors: (\d+)", report)
     if code != 0 or errors is None or errors[1] != "0":
-        raise SpinError(f"SPIN found an error (exit code {code}):\n{loud[-2000:]}")
-    stored = _number(report, r"states, stored")
-    reached = re.search(r"depth reached (\d+)", report)
-    memory = re.search(r"([\d.]+)\s+total actual memory usage", report)
-    if "Full statespace search" not in report or reached is None or memory is None or "e+" in stored:
+        raise SpinError(f"SPIN found an error (exit code {code}):\n{report[-2000:]}")
+    for sign in CUT_SHORT:
+        if sign in report:
+            raise SpinError(f"the search does not count every state ({sign}):\n{report[-2000:]}")
+    stored = _found(r"^\s*([\d.e+]+) states, stored", report)
+    if "Full statespace search" not in report or not stored.isdigit():
         raise SpinError(f"the report of SPIN cannot be read:\n{report}")
-    made = _number(report, r"transitions \(= stored\+matched\)")
-    return Verdict(int(stored) - 1, made, int(reached[1]), float(memory[1]), compiled, searched)
+    made = _found(r"^\s*([\d.e+]+) transitions \(= stored\+matched\)", report)
+    reached = _found(r"depth reached (\d+)", report)
+    memory = _found(r"([\d.]+)\s+total actual memory usage", report)
+    return Verdict(int(stored) - 1, made, int(reached), float(memory))
 
 
 def edges(printed: str) -> Edges:
@@ -134,10 +126,10 @@ def edges(printed: str) -> Edges:
     return found
 
 
-def _number(report: str, what: str) -> str:
-    found = re.search(r"^\s*([\d.e+]+) " + what, report, re.MULTILINE)
+def _found(pattern: str, report: str) -> str:
+    found = re.search(pattern, report, re.MULTILINE)
     if found is None:
-        raise SpinError(f"SPIN does not say its {what}:\n{report}")
+        raise SpinError(f"the report of SPIN cannot be read:\n{report}")
     return found[1]
 
 
@@ -146,7 +138,8 @@ def _used() -> float:
     return children.ru_utime + children.ru_stime
 
 
-def _run(command: Sequence[str], folder: Path) -> tuple[str, int]:
+def run(command: Sequence[str], folder: Path) -> tuple[str, int]:
+    """Run a program in a folder; return what it printed and its exit code. Raises SpinError, unless it is ``pan`` that fails."""
     try:
         done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     except FileNotFoundError as error:
