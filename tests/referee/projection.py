@@ -85,7 +85,9 @@ class Projection:
         full = [self.nodes[0][(column + 1) * SIZE - 1] for column in range(size.columns - 1)]
         self.exchanges = factorial(size.blocks) * factorial(size.requests) * factorial(len(self.nodes))
         self.keys = (*full, shared, *(nodes[-1] for nodes in self.nodes[: size.texts]))
-        self.number = {NO_KEY: 0} | {node: key for key, node in enumerate(self.keys, 1)}
+        # What is no key of the projection has a number, too: a wrong core may register it.
+        others = [node for node in range(len(table.parent)) if node not in self.keys]
+        self.number = {NO_KEY: 0} | {node: key for key, node in enumerate((*self.keys, *others), 1)}
         ends = self.keys[size.columns :]
         self.namings = [
             (texts, self.number | {node: size.columns + 1 + texts[text] for text, node in enumerate(ends)})

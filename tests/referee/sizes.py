@@ -20,8 +20,12 @@ class Pinned:
 SMALL = Pinned(Size(blocks=3, requests=2, columns=2, texts=1), 863, 8_418, 74_664)
 """Everything that the projection has, copies and promotions included; SPIN takes well below two seconds."""
 
+FLAT = Pinned(Size(blocks=3, requests=2, columns=1, texts=1), 1_482, 13_506, 116_532)
+"""One column: what is copied may be copied again, for which the small size has too few blocks."""
+
 WHOLE = (
     SMALL,
+    FLAT,
     Pinned(Size(blocks=2, requests=2, columns=2, texts=1), 52, 162, 1_142),
     Pinned(Size(blocks=3, requests=2, columns=2, texts=2), 1_495, 30_666, 295_068),
     Pinned(Size(blocks=3, requests=2, columns=3, texts=1), 253, 2_544, 21_288),

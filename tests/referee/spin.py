@@ -58,6 +58,11 @@ def version() -> str:
     return run(["spin", "-V"], Path.cwd())[0].strip()
 
 
+def compiler() -> str:
+    """Return what the compiler calls itself."""
+    return run(["gcc", "--version"], Path.cwd())[0].splitlines()[0]
+
+
 def transitions(edges: int) -> str:
     """Return how SPIN prints the transitions of a graph with so many edges.
 

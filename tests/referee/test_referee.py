@@ -10,7 +10,7 @@ from kvproof.spec import faults
 from tests.referee import spin
 from tests.referee.exploring import difference, explore
 from tests.referee.projection import Projection, Size
-from tests.referee.sizes import COUNTED, LARGE, SMALL, WHOLE, Pinned
+from tests.referee.sizes import COUNTED, FLAT, LARGE, SMALL, WHOLE, Pinned
 
 # `make deep` and `make referee` ask for both programs before they begin, so nothing is skipped there.
 pytestmark = [
@@ -53,7 +53,11 @@ def test_the_counts_are_equal(pinned: Pinned, tmp_path: Path):
     assert verdict.agrees(counts.states, counts.edges)
 
 
-SEEN: dict[str, int] = {}
+SEEN = {
+    "M-COW-1": 4, "M-COW-2": 4, "M-COW-3": 4, "M-COW-5": 4, "M-COW-8": 6, "M-COW-9": 4, "M-PROMO-1": 3, "M-PROMO-2": 3,
+    "M-HASH-1": 2, "M-POOL-1": 1, "M-POOL-2": 3, "M-EVICT-1": 6, "M-LRU-1": 2, "M-PUB-14": 1, "M-PUB-32": 3, "M-PUB-170": 5,
+}  # fmt: skip
+"""Faults of core in what is projected, and the steps after which core first leaves the referee's graph."""
 
 
 @pytest.mark.parametrize("fault", SEEN)
@@ -79,27 +83,28 @@ WRONG = {
     "no block is demanded for the copy": (":: inside != 0 ->\n        need++;\n", ":: inside != 0 ->\n"),
     "a destination may be a source": ("inside != 0 && end_at[2 * i + 1] == inside", "false"),
     "a full entry leaves what the block stood for": (":: primary[b] != 0 -> remove_all()\n    :: else\n    fi;\n    k = FULL", ":: true\n    fi;\n    k = FULL"),
-    "the boundary inside a full block is not registered": (":: !found && primary[b] != 0 && TOKENS", ":: !found && primary[b] != 0 && 0 * TOKENS"),
+    "a boundary inside a full block takes its place": (":: !found && primary[b] != 0 && TOKENS", ":: !found && primary[b] != 0 && 0 * TOKENS"),
     "a reset looks at no reference": (":: free_len == N ->", ":: true ->"),
     "keyed blocks go in front, too": ("back_at[back_len] = b; back_len++", "front_at[front_len] = b; front_len++"),
     "an evicted block keeps its other keys": ("BEFORE b = block; remove_all();", "BEFORE b = block; primary[b] = 0;"),
     "the copy has no reference until the drain": ("copies = copies + 1;\n            ref[b] = ref[b] + 1", "copies = copies + 1"),
 }  # fmt: skip
+NEEDS_ROOM = ("a destination may be a source",)
 
 
-def verdict_on(model: str, folder: Path) -> str:
+def verdict_on(model: str, pinned: Pinned, folder: Path) -> str:
     """Return how a model is refuted: by an error that SPIN finds in it, or by an edge that core does not have; else ""."""
     try:
-        _, edges = printed(SMALL.size, folder, model)
+        _, edges = printed(pinned.size, folder, model)
     except spin.SpinError as error:
         return str(error)
-    found = difference(Projection(SMALL.size), edges)
+    found = difference(Projection(pinned.size), edges)
     return "" if found is None else "another edge"
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_model_is_seen(name: str, tmp_path: Path):
-    found = verdict_on(replaced(*WRONG[name]), tmp_path)
+    found = verdict_on(replaced(*WRONG[name]), FLAT if name in NEEDS_ROOM else SMALL, tmp_path)
     assert found == "another edge" or "assertion violated" in found
 
 
