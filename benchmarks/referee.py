@@ -25,7 +25,7 @@ from kvproof.spec.exploring import scopes
 from kvproof.spec.exploring.search import Options, Search
 from kvproof.spec.output import write_atomically
 from tests.referee import exploring, spin
-from tests.referee.projection import Projection
+from tests.referee.projection import Projection, Size
 from tests.referee.sizes import LARGE
 
 DEPTH = 10_000_000
@@ -49,6 +49,15 @@ def judged(edges: int) -> dict[str, object]:
     }
 
 
+def both(size: Size, folder: Path) -> tuple[exploring.Counts, tuple[float, float], spin.Verdict]:
+    """Run both sides once: the reduced counts, their wall-clock and processor seconds, and what SPIN says."""
+    began, used = time.perf_counter(), time.process_time()
+    counts = exploring.explore(Projection(size))
+    took = time.perf_counter() - began, time.process_time() - used
+    verdict, _ = spin.search(folder, DEPTH, SLOTS)
+    return counts, took, verdict
+
+
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -61,21 +70,17 @@ def main() -> int:
         return 1
     load = os.getloadavg()[0]
     size = LARGE.size
-    mine: list[tuple[float, float]] = []
-    theirs: list[tuple[float, float]] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         compiled = spin.build(size, folder, optimize="-O3")
-        for _ in range(options.repeat):
-            began, used = time.perf_counter(), time.process_time()
-            counts = exploring.explore(Projection(size))
-            mine.append((time.perf_counter() - began, time.process_time() - used))
-            verdict, _ = spin.search(folder, DEPTH, SLOTS)
-            theirs.append(verdict.searched)
-            if not verdict.agrees(counts.states, counts.edges):
-                print(f"the counts differ: {counts} and {verdict}", file=sys.stderr)
-                return 1
-    (wall, spent), (spin_wall, spin_spent) = (tuple(map(min, zip(*times, strict=True))) for times in (mine, theirs))
+        rounds = [both(size, folder) for _ in range(max(options.repeat, 1))]
+    for counts, _, verdict in rounds:
+        if not verdict.agrees(counts.states, counts.edges):
+            print(f"the counts differ: {counts} and {verdict}", file=sys.stderr)
+            return 1
+    counts, _, verdict = rounds[-1]
+    wall, spent = (min(times) for times in zip(*(took for _, took, _ in rounds), strict=True))
+    spin_wall, spin_spent = (min(times) for times in zip(*(round_.searched for _, _, round_ in rounds), strict=True))
     figures: dict[str, object] = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "blocks": size.blocks,
@@ -101,7 +106,7 @@ def main() -> int:
         "ratio_to_search_wall": round(wall / spin_wall, 4),
         "ratio_to_compile_and_search_wall": round(wall / (spin_wall + compiled[0]), 4),
         **judged(options.edges),
-        "rounds": options.repeat,
+        "rounds": len(rounds),
         "load_before": round(load, 1),
         "load_after": round(os.getloadavg()[0], 1),
         "cores": os.cpu_count(),

@@ -1,6 +1,6 @@
 /*
  * The block pool of one full-attention group, from docs/semantics.md (T1 to T8, and of T9, T11, T16 to T19 and T0(5) what
- * they need), written without looking at core/. What is projected and what is left out: docs/referee.md.
+ * they need), and not from core/. What is projected and what is left out: docs/referee.md.
  *
  * Sizes come from the command line: spin -a -DN=4 -DR=2 -DL=2 -DT=1 pool.pml
  *   N blocks besides the null block, R requests, L columns of a table, T texts that differ in their last token (0: one text,
@@ -348,7 +348,7 @@ inline reset() {
     fi
 }
 
-/* What every state must be (PC-1, PC-3, HB-1 and the order of a key's blocks are told by the counts; this is asserted). */
+/* With CHECK every state is asserted to be consistent. */
 inline check() {
 #ifdef CHECK
     /* PC-1: the queue holds exactly the blocks without references, each once */

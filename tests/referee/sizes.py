@@ -16,6 +16,11 @@ class Pinned:
     states: int
     edges: int
 
+    @property
+    def name(self) -> str:
+        """Return the numbers of blocks, requests, columns and texts."""
+        return f"{self.size.blocks}-{self.size.requests}-{self.size.columns}-{self.size.texts}"
+
 
 SMALL = Pinned(Size(blocks=3, requests=2, columns=2, texts=1), 863, 8_418, 74_664)
 """Everything that the projection has, copies and promotions included; SPIN takes well below two seconds."""

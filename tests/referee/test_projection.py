@@ -13,13 +13,13 @@ from tests.referee.sizes import SMALL, WHOLE, Pinned
 QUICK = [pinned for pinned in WHOLE if pinned.states < 10_000]
 
 
-@pytest.mark.parametrize("pinned", WHOLE, ids=str)
+@pytest.mark.parametrize("pinned", WHOLE, ids=lambda pinned: pinned.name)
 def test_the_orbits_stand_for_as_many_states_and_edges_as_are_pinned(pinned: Pinned):
     counts = explore(Projection(pinned.size))
     assert (counts.nodes, counts.states, counts.edges) == (pinned.orbits, pinned.states, pinned.edges)
 
 
-@pytest.mark.parametrize("pinned", QUICK, ids=str)
+@pytest.mark.parametrize("pinned", QUICK, ids=lambda pinned: pinned.name)
 def test_every_orbit_is_as_large_as_the_reduction_says(pinned: Pinned):
     projection = Projection(pinned.size)
     found: Counter[tuple[bytes, int]] = Counter(reduced(projection, state) for state in states(projection))
@@ -40,6 +40,7 @@ def test_the_small_size_has_everything_that_the_projection_speaks_of():
     projection = Projection(SMALL.size)
     _, partial, end = projection.keys
     seen: set[str] = set()
+    situations: dict[str, bool] = {}
     for state in states(projection):
         pool = state.pool
         carried = [(node, block) for node, _, _, block in pool.entries]

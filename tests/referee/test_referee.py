@@ -34,7 +34,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> spin.Edges:
     return printed(SMALL.size, tmp_path_factory.mktemp("small"))[1]
 
 
-@pytest.mark.parametrize("pinned", WHOLE, ids=str)
+@pytest.mark.parametrize("pinned", WHOLE, ids=lambda pinned: pinned.name)
 def test_the_graphs_are_equal_edge_by_edge(pinned: Pinned, tmp_path: Path):
     verdict, edges = printed(pinned.size, tmp_path)
     assert verdict.agrees(pinned.states, pinned.edges)
@@ -43,7 +43,7 @@ def test_the_graphs_are_equal_edge_by_edge(pinned: Pinned, tmp_path: Path):
     assert difference(Projection(pinned.size), edges) is None
 
 
-@pytest.mark.parametrize("pinned", COUNTED, ids=str)
+@pytest.mark.parametrize("pinned", COUNTED, ids=lambda pinned: pinned.name)
 def test_the_counts_are_equal(pinned: Pinned, tmp_path: Path):
     counts = explore(Projection(pinned.size))
     assert (counts.nodes, counts.states, counts.edges) == (pinned.orbits, pinned.states, pinned.edges)
