@@ -7,7 +7,8 @@
 #   make test       set up with the test packages and torch, then the tests
 #   make lint       ruff, mypy --strict, pyright, import-linter
 #   make conform    real vLLM releases under test: their tests, and a short run of the newest (downloads wheels, no GPU)
-#   make deep       the tests that are too long for CI
+#   make deep       the tests that are too long for CI; needs spin and gcc (apt-get install spin gcc)
+#   make referee    core/ against an independent Promela model of the block pool (docs/referee.md); needs spin and gcc
 #   make coverage   the tests of core/ and of the laws with branch coverage; core/ must be covered completely
 #   make wheel      source archive -> wheel from it -> empty environment -> `kvproof check --quick` there
 #   make mutants    mutation score of core/ (docs/quality.md); ARGS='--count 500 --seed 1'
@@ -42,7 +43,7 @@ LINT := $(VENV)/.installed-lint
 RELEASE := $(VENV)/.installed-release
 TORCH_CHOICE := $(VENV)/.installed-torch
 
-.PHONY: help setup check explore test conform deep lint format coverage mutants wheel bench clean python-matches torch-matches
+.PHONY: help setup check explore test conform deep referee lint format coverage mutants wheel bench clean python-matches torch-matches spin-there
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -112,7 +113,16 @@ conform: $(CONFORM)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'vllm and not deep' --timeout 900 $(ARGS)
 	$(BIN)/kvproof conform vllm --version 0.33.0 --quick
 
-deep: $(CONFORM)
+# Without the model checker nothing would be refereed: the tests would be skipped. So it is asked for before they begin.
+spin-there:
+	@for tool in spin gcc; do
+	  command -v $$tool > /dev/null || { echo "$$tool is missing: apt-get install spin gcc" >&2; exit 1; }
+	done
+
+referee: spin-there $(TEST)
+	$(BIN)/python -m pytest -n $(WORKERS) -m 'deep or not deep' --timeout 7200 $(ARGS) tests/referee
+
+deep: spin-there $(CONFORM)
 	$(BIN)/python -m pytest -n $(WORKERS) -m 'deep or vllm' --timeout 7200 $(ARGS)
 
 lint: $(LINT)
