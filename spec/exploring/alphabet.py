@@ -57,11 +57,10 @@ def begun(world: World) -> str | None:
 
 
 def store_on(world: World) -> Action | None:
-    """Return what carries the oldest submitted store on, its copy or all its reports; None if there is nothing to do."""
+    """Return what carries the stores on, the reports of workers one by one and ahead of the copy where they may be; or None."""
+    report = next((act.CompleteStore(store.event, 1) for store, _ in host.acks_left(world)), None)
     event = host.next_store(world)
-    if event is not None:
-        return act.RunStore(event)
-    return next((act.CompleteStore(store.event, acks) for store, acks in host.acks_left(world)), None)
+    return report if report is not None or event is None else act.RunStore(event)
 
 
 def wanted(world: World, action: Action, bounds: Bounds) -> bool:
