@@ -1,7 +1,7 @@
 """Scopes of exploration with a host tier, eager and lazy.
 
 Each is narrow: blocks of one or two tokens, one token and one or two prompts, so that requests share prefixes wherever they
-can. Where the whole graph would be too large the bounds say how many actions a run has. What a scope is there for, its comment says.
+can. Where the whole graph would be too large the bounds say how many actions a run has.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _bounds(*prompts: str, at_most: Mapping[type[Action], int | None], **given: 
 
 
 SCOPES: tuple[Scope, ...] = (
-    # One request at a time, every interruption at every moment: copies run while a plan is open, transfers fail, caches are reset.
+    # One request at a time, interrupted at every moment: copies run while a plan is open, transfers fail, caches are reset.
     Scope(
         "fa1-host",
         (full(1),),
@@ -77,20 +77,17 @@ SCOPES: tuple[Scope, ...] = (
             "offload": Offload(num_blocks=4),
         },
     ),
-    # The same groups in lazy mode, two workers, reports that nobody waits for; another connector, whose tokens do not arrive.
+    # The same groups in lazy mode, two workers, and reports of stores that nobody knows.
     Scope(
         "fa1-m2-n2-lazy",
         (full(1), mamba(2)),
-        _bounds(
-            "aaaa", "aa", submits=3, stores="prompt", strays=True, failures=True, depth=70, at_most={act.ResetCache: 1}
-        ),
+        _bounds("aaaa", "aa", submits=3, stores="prompt", strays=True, depth=70, at_most={act.ResetCache: 1}),
         {
             "dcp_size": 2,
             "hash_block_size": 1,
             "max_model_len": 5,
             "num_blocks": 5,
             "max_running": 1,
-            "connectors": (False,),
             "offload": Offload("lazy", num_blocks=4, workers=2),
         },
     ),
@@ -98,15 +95,15 @@ SCOPES: tuple[Scope, ...] = (
     Scope(
         "fa1-m2+1-w1-n2-eagle-host",
         (full(1), mamba(2, 1), window(1, 2)),
-        _bounds("aaaaa", starts="every", depth=62, at_most={act.ResetCache: 1}),
+        _bounds("aaaa", starts="every", depth=66, at_most={act.ResetCache: 1}),
         {
             "dcp_size": 2,
             "hash_block_size": 1,
             "use_eagle": True,
-            "max_model_len": 6,
+            "max_model_len": 5,
             "num_blocks": 12,
             "max_running": 1,
-            "offload": Offload(num_blocks=9, flush="before_forward"),
+            "offload": Offload(num_blocks=12, flush="before_forward"),
         },
     ),
 )

@@ -1,0 +1,86 @@
+"""The shortest counterexamples to the faults that need a host tier, in the scope of the catalogue where they are shortest.
+
+Lengths are larger than those of ``faults.lengths`` where the walk has a scope that shows the fault sooner: longer blocks fill
+within one step there, and the catalogue's requests are too short to store anything before their second one.
+"""
+
+from __future__ import annotations
+
+from kvproof.spec.exploring.kills import Kill
+
+KILLS: dict[str, Kill] = {
+    "M-HO-3": Kill("fa1-m2-n2-host", "HO-3", 36),
+    "M-HO-4": Kill("fa1-m2+1-w1-n2-eagle-host", "HO-4", 6),
+    "M-META-1": Kill("fa1-m2-n2-host", "IP-1", 6),
+    "M-META-2": Kill("fa1-m2-n2-host", "IP-2", 41),
+    "M-META-3": Kill("fa1-m2-n2-host", "IP-3", 21),
+    "M-META-4": Kill("fa1-m2-n2-host", "IP-4", 6),
+    "M-DUP-1": Kill("fa1-m2-n2-host", "HO-6", 38),
+    "M-STALE-1": Kill("fa1-m2+1-w1-n2-eagle-host", "HO-10", 35),
+    "M-FLUSH-1": Kill("fa1-host", "LV-5", 4),
+    "M-REG-1": Kill("fa1-m2+1-w1-n2-eagle-host", "LV-6", 30),
+    "M-CPU-1": Kill("fa1-m2-n2-host", "CP-7", 34),
+    "M-EARLY-1": Kill("fa1-m2+1-w1-n2-eagle-host", "CP-2", 6),
+    "M-RACE-1": Kill("fa1-host", "CC-5", 36),
+    "M-LAZY-2": Kill("fa1-m2-n2-lazy", "CP-10", 6),
+    "M-CNT-3": Kill("fa1-m2+1-w1-n2-eagle-host", "HO-5", 19),
+    "M-ACK-1": Kill("fa1-m2-n2-lazy", "CP-9", 28),
+    "M-LEAK-1": Kill("fa1-host", "LV-2", 21),
+    "M-LEAK-3": Kill("fa1-m2+1-w1-n2-eagle-host", "LV-4", 8),
+    "M-RST-1": Kill("fa1-host", "CP-11", 21),
+    "M-RST-2": Kill("fa1-host", "CP-12", 9),
+    "M-CNT-1": Kill("fa1-m2-n2-host", "HO-5", 32),
+    "M-CNT-6": Kill("fa1-host", "CN-5", 9),
+    "M-CNT-7": Kill("fa1-m2-n2-host", "CN-6", 50),
+    "M-FLUSH-2": Kill("fa1-host", "LV-7", 8),
+    "M-LOAD-5": Kill("fa1-host-ahead", "LD-7", 31),
+    "M-LOAD-6": Kill("fa1-host-ahead", "LV-3", 26),
+    "M-LAZY-1": Kill("fa1-m2-n2-lazy", "HB-8", 34),
+    "M-PIN-1": Kill("fa1-host-ahead", "CP-5", 22),
+    "M-LEAK-2": Kill("fa1-host", "CP-4", 44),
+    "M-EARLY-2": Kill("fa1-host-ahead", "LD-6", 22),
+    "M-CNT-4": Kill("fa1-host", "CN-3", 45),
+    "M-CNT-5": Kill("fa1-host", "CN-4", 58),
+    "M-PUB-48": Kill("fa1-m2+1-w1-n2-eagle-host", "LV-6", 30),
+    "M-PUB-52": Kill("fa1-m2+1-w1-n2-eagle-host", "LV-6", 30),
+    "M-PUB-70": Kill("fa1-m2+1-w1-n2-eagle-host", "PC-1", 31),
+    "M-PUB-96": Kill("fa1-host", "CP-1", 48),
+    "M-PUB-126": Kill("fa1-host", "LV-2", 50),
+    "M-PUB-128": Kill("fa1-host", "CP-1", 58),
+    "M-PUB-129": Kill("fa1-m2-n2-lazy", "LD-7", 41),
+    "M-PUB-134": Kill("fa1-host-ahead", "CC-1", 30),
+    "M-PUB-146": Kill("fa1-host", "CC-1", 69),
+    "M-PUB-158": Kill("fa1-m2-n2-host", "IP-2", 8),
+    "M-PUB-174": Kill("fa1-host", "CP-4", 47),
+}
+
+ELSEWHERE: dict[str, tuple[str, str]] = {
+    "M-LOAD-8": ("fa4-m8-n2-host-ample", "no scope of the catalogue was seen to reach it"),
+    "M-TAIL-5": ("fa8-fa4-m4-h2-host", "no scope of the catalogue was seen to reach it"),
+    "M-TAIL-6": ("fa8-fa4-m4-h2-host", "no scope of the catalogue was seen to reach it"),
+    "M-GEO-1": ("fa4-m4-w4-n2-host", "no scope of the catalogue was seen to reach it"),
+    "M-STAB-1": ("fa4-m4+1-n2-ahead-host", "no scope of the catalogue was seen to reach it"),
+    "M-TAIL-3": ("fa8-m8-h2-eagle-host", "no scope of the catalogue was seen to reach it"),
+    "M-DUP-2": ("fa2-m4-n4-host", "no scope of the catalogue was seen to reach it"),
+    "M-CUR-1": ("fa2-n4-host-tiny", "no scope of the catalogue was seen to reach it"),
+    "M-REPLAY-1": ("fa4-m4-n2-host-tiny", "no scope of the catalogue was seen to reach it"),
+    "M-CNT-2": ("fa4-m4-host", "no scope of the catalogue was seen to reach it"),
+    "M-LOAD-1": ("fa4-m4-n2-host", "no scope of the catalogue was seen to reach it"),
+    "M-LOAD-2": ("fa4-m4-n2-host", "no scope of the catalogue was seen to reach it"),
+    "M-LOAD-3": ("fa4-m4-n2-host-tiny", "no scope of the catalogue was seen to reach it"),
+    "M-LOAD-4": ("fa8-m8-h2-eagle-host", "no scope of the catalogue was seen to reach it"),
+    "M-LOAD-7": ("fa4-m4-n2-host-tiny", "no scope of the catalogue was seen to reach it"),
+    "M-MIS-1": ("fa4-x4-m4-n2-host", "no scope of the catalogue was seen to reach it"),
+    "M-TAIL-2": ("fa4-m4-n2-host", "no scope of the catalogue was seen to reach it"),
+    "M-ZERO-1": ("fa4-m4-host", "no scope of the catalogue was seen to reach it"),
+    "M-ORD-1": ("fa4-host", "no scope of the catalogue was seen to reach it"),
+    "M-PUB-44": ("fa8-m8-h2-eagle-host", "no scope of the catalogue was seen to reach it"),
+    "M-PUB-45": ("fa8-m8-h2-eagle-host", "no scope of the catalogue was seen to reach it"),
+    "M-PUB-69": ("fa2-m2+1-draft1-host", "no scope of the catalogue was seen to reach it"),
+    "M-PUB-88": ("fa4-w4-ahead-lazy", "no scope of the catalogue was seen to reach it"),
+    "M-PUB-110": ("fa4-m4-host", "no scope of the catalogue was seen to reach it"),
+    "M-PUB-114": ("fa4-m4+1-n2-ahead-host", "no scope of the catalogue was seen to reach it"),
+    "M-PUB-136": ("fa4-m4-host", "no scope of the catalogue was seen to reach it"),
+    "M-PUB-137": ("fa4-m4-host", "no scope of the catalogue was seen to reach it"),
+}
+"""Faults that no scope of the catalogue was seen to reach, each with a scope of the walk (``engines.scopes``) that does, and why."""
