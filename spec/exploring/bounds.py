@@ -39,14 +39,15 @@ class Bounds:
 
     ``prompts`` are shapes: a prompt is a shape with distinct tokens of ``alphabet`` for its distinct letters, each way, so that
     renaming tokens changes nothing. ``submits`` bounds the requests of a run, ``live`` those alive at once, ``outputs`` the
-    sampled tokens of a run. ``at_most`` bounds other kinds of action, None lets one happen as often as may be; disturbances that it
-    does not name are left out, and what carries a step on is unbounded unless named. ``chunks``: every amount that a boundary makes interesting, or all that is left
-    only. ``execution``: the parts of a step and the copies of the tier may run at any moment, or a step runs to its end once it
-    began, and nothing runs while a plan is open. ``failures``: what a connector or a load brings may not arrive. ``strays``:
-    workers may report stores that nobody knows (CP-11). ``starts``: a host tier is asked behind every start that a boundary makes
-    interesting, or behind the local hit alone, rounded down to a scheduler block (T14.1).
-    ``stores``: a submitted store is copied and reported at any moment, or before anything else happens between plans. ``refusals``: what must be refused is tried in every world, too.
-    ``depth`` bounds the actions of a run where the graph is too large.
+    sampled tokens of a run. ``at_most`` bounds other kinds of action, None lets one happen as often as may be; disturbances
+    that it does not name are left out, and what carries a step on is unbounded unless named. ``chunks``: every amount that a
+    boundary makes interesting, or all that is left only. ``execution``: the parts of a step and the copies of the tier may run
+    at any moment, or a step runs to its end once it began, and nothing runs while a plan is open. ``failures``: what a
+    connector or a load brings may not arrive. ``strays``: workers may report stores that nobody knows (CP-11). ``starts``: a
+    host tier is asked behind every start that a boundary makes interesting, or behind the local hit alone, rounded down to a
+    scheduler block (T14.1). ``stores``: a submitted store is copied and reported at any moment, or before anything else happens
+    between plans. ``refusals``: what must be refused is tried in every world, too. ``depth`` bounds the actions of a run where
+    the graph is too large.
     """
 
     prompts: tuple[str, ...]

@@ -1,7 +1,7 @@
-"""The shortest counterexamples to the faults that need a host tier, in the scope of the catalogue where they are shortest.
+"""The shortest counterexamples to faults that need a host tier, each in the scope where it was found soonest.
 
-Lengths are larger than those of ``faults.lengths`` where the walk has a scope that shows the fault sooner: longer blocks fill
-within one step there, and the catalogue's requests are too short to store anything before their second one.
+Each length is the shortest in its scope. Only scopes that the fault's laws make likely were asked: another one may be shorter.
+Lengths of the walk (``faults.lengths``) are smaller where its scopes have more in one step: longer prompts, other connectors.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from kvproof.spec.exploring.kills import Kill
 
 KILLS: dict[str, Kill] = {
+    "M-GEO-1": Kill("fa1-m2+1-w1-n2-eagle-host", "LV-5", 4),
+    "M-STAB-1": Kill("fa1-m2-n2-host", "HO-8", 38),
     "M-HO-3": Kill("fa1-m2-n2-host", "HO-3", 36),
     "M-HO-4": Kill("fa1-m2+1-w1-n2-eagle-host", "HO-4", 6),
     "M-META-1": Kill("fa1-m2-n2-host", "IP-1", 6),
@@ -33,12 +35,15 @@ KILLS: dict[str, Kill] = {
     "M-CNT-6": Kill("fa1-host", "CN-5", 9),
     "M-CNT-7": Kill("fa1-m2-n2-host", "CN-6", 50),
     "M-FLUSH-2": Kill("fa1-host", "LV-7", 8),
+    "M-LOAD-1": Kill("fa1-m2-n2-host", "LD-1", 67),
     "M-LOAD-5": Kill("fa1-host-ahead", "LD-7", 31),
     "M-LOAD-6": Kill("fa1-host-ahead", "LV-3", 26),
     "M-LAZY-1": Kill("fa1-m2-n2-lazy", "HB-8", 34),
     "M-PIN-1": Kill("fa1-host-ahead", "CP-5", 22),
     "M-LEAK-2": Kill("fa1-host", "CP-4", 44),
     "M-EARLY-2": Kill("fa1-host-ahead", "LD-6", 22),
+    "M-TAIL-2": Kill("fa1-m2-n2-lazy", "CC-6", 52),
+    "M-ZERO-1": Kill("fa1-m2-n2-lazy", "LD-8", 37),
     "M-CNT-4": Kill("fa1-host", "CN-3", 45),
     "M-CNT-5": Kill("fa1-host", "CN-4", 58),
     "M-PUB-48": Kill("fa1-m2+1-w1-n2-eagle-host", "LV-6", 30),
@@ -55,32 +60,69 @@ KILLS: dict[str, Kill] = {
 }
 
 ELSEWHERE: dict[str, tuple[str, str]] = {
-    "M-LOAD-8": ("fa4-m8-n2-host-ample", "no scope of the catalogue was seen to reach it"),
-    "M-TAIL-5": ("fa8-fa4-m4-h2-host", "no scope of the catalogue was seen to reach it"),
-    "M-TAIL-6": ("fa8-fa4-m4-h2-host", "no scope of the catalogue was seen to reach it"),
-    "M-GEO-1": ("fa4-m4-w4-n2-host", "no scope of the catalogue was seen to reach it"),
-    "M-STAB-1": ("fa4-m4+1-n2-ahead-host", "no scope of the catalogue was seen to reach it"),
-    "M-TAIL-3": ("fa8-m8-h2-eagle-host", "no scope of the catalogue was seen to reach it"),
-    "M-DUP-2": ("fa2-m4-n4-host", "no scope of the catalogue was seen to reach it"),
-    "M-CUR-1": ("fa2-n4-host-tiny", "no scope of the catalogue was seen to reach it"),
-    "M-REPLAY-1": ("fa4-m4-n2-host-tiny", "no scope of the catalogue was seen to reach it"),
-    "M-CNT-2": ("fa4-m4-host", "no scope of the catalogue was seen to reach it"),
-    "M-LOAD-1": ("fa4-m4-n2-host", "no scope of the catalogue was seen to reach it"),
-    "M-LOAD-2": ("fa4-m4-n2-host", "no scope of the catalogue was seen to reach it"),
-    "M-LOAD-3": ("fa4-m4-n2-host-tiny", "no scope of the catalogue was seen to reach it"),
-    "M-LOAD-4": ("fa8-m8-h2-eagle-host", "no scope of the catalogue was seen to reach it"),
-    "M-LOAD-7": ("fa4-m4-n2-host-tiny", "no scope of the catalogue was seen to reach it"),
-    "M-MIS-1": ("fa4-x4-m4-n2-host", "no scope of the catalogue was seen to reach it"),
-    "M-TAIL-2": ("fa4-m4-n2-host", "no scope of the catalogue was seen to reach it"),
-    "M-ZERO-1": ("fa4-m4-host", "no scope of the catalogue was seen to reach it"),
-    "M-ORD-1": ("fa4-host", "no scope of the catalogue was seen to reach it"),
-    "M-PUB-44": ("fa8-m8-h2-eagle-host", "no scope of the catalogue was seen to reach it"),
-    "M-PUB-45": ("fa8-m8-h2-eagle-host", "no scope of the catalogue was seen to reach it"),
-    "M-PUB-69": ("fa2-m2+1-draft1-host", "no scope of the catalogue was seen to reach it"),
-    "M-PUB-88": ("fa4-w4-ahead-lazy", "no scope of the catalogue was seen to reach it"),
-    "M-PUB-110": ("fa4-m4-host", "no scope of the catalogue was seen to reach it"),
-    "M-PUB-114": ("fa4-m4+1-n2-ahead-host", "no scope of the catalogue was seen to reach it"),
-    "M-PUB-136": ("fa4-m4-host", "no scope of the catalogue was seen to reach it"),
-    "M-PUB-137": ("fa4-m4-host", "no scope of the catalogue was seen to reach it"),
+    "M-LOAD-8": (
+        "fa4-m8-n2-host-ample",
+        "LV-1 was not broken within 70 actions of fa1-m2-n2-lazy: a request has to hit what another one's load just registered",
+    ),
+    "M-TAIL-5": (
+        "fa8-fa4-m4-h2-host",
+        "LV-6 held for 38 actions of the EAGLE scope, and the host of fa1-m2-n2-host is too small for a whole prompt",
+    ),
+    "M-TAIL-6": (
+        "fa8-fa4-m4-h2-host",
+        "LV-6 held for 38 actions of the EAGLE scope, and the host of fa1-m2-n2-host is too small for a whole prompt",
+    ),
+    "M-TAIL-3": (
+        "fa8-m8-h2-eagle-host",
+        "LV-6 held for 38 actions of the EAGLE scope, and the host of fa1-m2-n2-host is too small for a whole prompt",
+    ),
+    "M-DUP-2": ("fa2-m4-n4-host", "not found among the first 40000 edges of fa1-m2-n2-host"),
+    "M-CUR-1": ("fa2-n4-host-tiny", "LV-5 was not broken within 38 actions: the host is full too late"),
+    "M-REPLAY-1": ("fa4-m4-n2-host-tiny", "not found among the first 40000 edges of fa1-m2-n2-host"),
+    "M-CNT-2": (
+        "fa4-m4-host",
+        "a reset of the host with outcomes of handoffs that nobody read: the scope with states leaves ResetHost out",
+    ),
+    "M-LOAD-2": ("fa4-m4-n2-host", "not found among the first 60000 edges of the scopes with states: loads come late there"),
+    "M-LOAD-3": (
+        "fa4-m4-n2-host-tiny",
+        "not found among the first 60000 edges of the scopes with states: loads come late there",
+    ),
+    "M-LOAD-4": (
+        "fa8-m8-h2-eagle-host",
+        "not found among the first 60000 edges of the scopes with states: loads come late there",
+    ),
+    "M-LOAD-7": (
+        "fa4-m4-n2-host-tiny",
+        "not found among the first 60000 edges of the scopes with states: loads come late there",
+    ),
+    "M-MIS-1": (
+        "fa4-x4-m4-n2-host",
+        "a load behind a local hit inside a scheduler block: no scope reaches one among its first 40000 edges",
+    ),
+    "M-ORD-1": (
+        "fa4-host",
+        "a store has to run between the parts of its own step: fa1-host, where it may, submits stores with the next step",
+    ),
+    "M-PUB-44": (
+        "fa8-m8-h2-eagle-host",
+        "LV-6 held for 38 actions of the EAGLE scope, and the host of fa1-m2-n2-host is too small for a whole prompt",
+    ),
+    "M-PUB-45": (
+        "fa8-m8-h2-eagle-host",
+        "LV-6 held for 38 actions of the EAGLE scope, and the host of fa1-m2-n2-host is too small for a whole prompt",
+    ),
+    "M-PUB-69": (
+        "fa2-m2+1-draft1-host",
+        "TB-10 was not broken among the first 40000 edges of fa1-m2+1-w1-n2-eagle-host, whose bounds sample no token",
+    ),
+    "M-PUB-88": ("fa4-w4-ahead-lazy", "a load has to run into a step in flight: fa1-host-ahead holds loads back"),
+    "M-PUB-110": (
+        "fa4-m4-host",
+        "a resumed request has to be stored behind what it held before: its prompt is too short in fa1-host",
+    ),
+    "M-PUB-114": ("fa4-m4+1-n2-ahead-host", "needs draft tokens"),
+    "M-PUB-136": ("fa4-m4-host", "needs several groups beside another connector, or loads that fail in part"),
+    "M-PUB-137": ("fa4-m4-host", "needs several groups beside another connector"),
 }
-"""Faults that no scope of the catalogue was seen to reach, each with a scope of the walk (``engines.scopes``) that does, and why."""
+"""What no scope of the catalogue was seen to reach: a scope of the walk (``engines.scopes``) that does, and why."""
