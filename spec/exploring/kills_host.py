@@ -84,7 +84,10 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
         "a reset of the host with outcomes of handoffs that nobody read: the scope with states leaves ResetHost out",
     ),
     "M-LOAD-2": ("fa4-m4-n2-host", "not among the first 60000 edges of fa1-m2+1-w1-n2-eagle-host"),
-    "M-LOAD-3": ("fa4-m4-n2-host-tiny", "not asked in a scope with states to its end: loads come late there"),
+    "M-LOAD-3": (
+        "fa4-m4-n2-host-tiny",
+        "not among the first 110000 edges of fa1-m2-n2-host: one request at a time finds nobody else's keys there",
+    ),
     "M-LOAD-4": (
         "fa8-m8-h2-eagle-host",
         "not within the 70 actions of fa1-m2-n2-lazy: a load is never cut there, the groups need its last blocks",
