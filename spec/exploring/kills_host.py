@@ -50,6 +50,7 @@ KILLS: dict[str, Kill] = {
     "M-PUB-52": Kill("fa1-m2+1-w1-n2-eagle-host", "LV-6", 30),
     "M-PUB-70": Kill("fa1-m2+1-w1-n2-eagle-host", "PC-1", 31),
     "M-PUB-96": Kill("fa1-host", "CP-1", 48),
+    "M-PUB-110": Kill("fa1-m2-n2-host", "HO-10", 37),
     "M-PUB-126": Kill("fa1-host", "LV-2", 50),
     "M-PUB-128": Kill("fa1-host", "CP-1", 58),
     "M-PUB-129": Kill("fa1-m2-n2-lazy", "LD-7", 41),
@@ -90,7 +91,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     ),
     "M-LOAD-4": (
         "fa8-m8-h2-eagle-host",
-        "not within the 70 actions of fa1-m2-n2-lazy: a load is never cut there, the groups need its last blocks",
+        "not among the first 110000 edges of fa1-m2-n2-host, nor within the 70 actions of fa1-m2-n2-lazy",
     ),
     "M-LOAD-7": (
         "fa4-m4-n2-host-tiny",
@@ -117,10 +118,6 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
         "TB-10 was not broken among the first 40000 edges of fa1-m2+1-w1-n2-eagle-host, whose bounds sample no token",
     ),
     "M-PUB-88": ("fa4-w4-ahead-lazy", "a load has to run into a step in flight: fa1-host-ahead holds loads back"),
-    "M-PUB-110": (
-        "fa4-m4-host",
-        "a resumed request has to be stored behind what it held before: its prompt is too short in fa1-host",
-    ),
     "M-PUB-114": ("fa4-m4+1-n2-ahead-host", "needs draft tokens"),
     "M-PUB-136": ("fa4-m4-host", "needs several groups beside another connector, or loads that fail in part"),
     "M-PUB-137": ("fa4-m4-host", "needs several groups beside another connector"),
