@@ -34,6 +34,11 @@ def candidates(world: World, bounds: Bounds, limits: Limits) -> Iterator[Action]
         if part is not None:
             yield act.Execute(part)
             return
+    if bounds.stores == "prompt" and world.phase is Phase.IDLE:
+        due = store_on(world)
+        if due is not None:
+            yield due
+            return
     # The prompts of the list are replaced by those of the bounds, which are the same in every world.
     found = (action for action in lists.enabled(world, evolve(limits, max_live=0)) if wanted(world, action, bounds))
     yield from found if bounds.chunks == "every" else longest(found)
@@ -51,6 +56,13 @@ def begun(world: World) -> str | None:
     return flight.next_part(world) if step is not None and step.part > 0 else None
 
 
+def store_on(world: World) -> Action | None:
+    """Return what carries the stores on, the reports of workers one by one and ahead of the copy where they may be; or None."""
+    report = next((act.CompleteStore(store.event, 1) for store, _ in host.acks_left(world)), None)
+    event = host.next_store(world)
+    return report if report is not None or event is None else act.RunStore(event)
+
+
 def wanted(world: World, action: Action, bounds: Bounds) -> bool:
     """Tell whether the bounds keep an action that is legal here."""
     if bounds.left_out(type(action)):
@@ -59,8 +71,16 @@ def wanted(world: World, action: Action, bounds: Bounds) -> bool:
         return False
     if not bounds.failures and isinstance(action, act.Output | act.CompleteLoad) and action.failed:
         return False
+    if bounds.starts == "behind" and isinstance(action, act.LookupExternal) and not asked_behind(world, action):
+        return False
     stray = isinstance(action, act.CompleteStore) and action.event == host.unknown_event(world)
     return bounds.strays or not stray
+
+
+def asked_behind(world: World, action: act.LookupExternal) -> bool:
+    """Tell whether an external lookup begins behind what the lookup of its request just found, rounded down to S (T14.1)."""
+    hit = world.hit
+    return hit is not None and hit.request == action.request and action.start == host.aligned(world.config, hit)
 
 
 def longest(actions: Iterable[Action]) -> Iterator[Action]:

@@ -39,12 +39,15 @@ class Bounds:
 
     ``prompts`` are shapes: a prompt is a shape with distinct tokens of ``alphabet`` for its distinct letters, each way, so that
     renaming tokens changes nothing. ``submits`` bounds the requests of a run, ``live`` those alive at once, ``outputs`` the
-    sampled tokens of a run. ``at_most`` bounds other kinds of action; disturbances that it does not name are left out, and what
-    carries a step on is unbounded unless named. ``chunks``: every amount that a boundary makes interesting, or all that is left
-    only. ``execution``: the parts of a step and the copies of the tier may run at any moment, or a step runs to its end once it
-    began, and nothing runs while a plan is open. ``failures``: what a connector or a load brings may not arrive. ``strays``:
-    workers may report stores that nobody knows (CP-11). ``refusals``: what must be refused is tried in every world, too.
-    ``depth`` bounds the actions of a run where the graph is too large.
+    sampled tokens of a run. ``at_most`` bounds other kinds of action, None lets one happen as often as may be; disturbances
+    that it does not name are left out, and what carries a step on is unbounded unless named. ``chunks``: every amount that a
+    boundary makes interesting, or all that is left only. ``execution``: the parts of a step and the copies of the tier may run
+    at any moment, or a step runs to its end once it began, and nothing runs while a plan is open. ``failures``: what a
+    connector or a load brings may not arrive. ``strays``: workers may report stores that nobody knows (CP-11). ``starts``: a
+    host tier is asked behind every start that a boundary makes interesting, or behind the local hit alone, rounded down to a
+    scheduler block (T14.1). ``stores``: a submitted store is copied and reported at any moment, or before anything else happens
+    between plans. ``refusals``: what must be refused is tried in every world, too. ``depth`` bounds the actions of a run where
+    the graph is too large.
     """
 
     prompts: tuple[str, ...]
@@ -53,7 +56,7 @@ class Bounds:
     alphabet: tuple[int, ...] = (0, 1)
     contexts: tuple[int, ...] = (0,)
     live: int = 2
-    at_most: Mapping[type[Action], int] = field(factory=dict)
+    at_most: Mapping[type[Action], int | None] = field(factory=dict)
     chunks: Literal["every", "whole"] = "whole"
     execution: Literal["any", "whole"] = "whole"
     skip_reading: bool = False
@@ -61,6 +64,8 @@ class Bounds:
     strays: bool = False
     refusals: bool = False
     external: bool = True
+    starts: Literal["every", "behind"] = "every"
+    stores: Literal["any", "prompt"] = "any"
     lookahead: tuple[int, ...] = (0,)
     gates: tuple[bool, ...] = (False,)
     reserved: tuple[int, ...] = (0,)
@@ -69,15 +74,16 @@ class Bounds:
     @property
     def counted(self) -> tuple[type[Action], ...]:
         """The kinds of action that a run may do only so often, submissions first."""
-        return (act.Submit, *sorted(self.at_most, key=lambda kind: kind.__name__))
+        counts = (kind for kind, count in self.at_most.items() if count is not None)
+        return (act.Submit, *sorted(counts, key=lambda kind: kind.__name__))
 
     def start(self) -> Budget:
         """Return everything that a run may spend."""
-        return (self.outputs, self.submits, *(self.at_most[kind] for kind in self.counted[1:]))
+        return (self.outputs, self.submits, *(self.at_most[kind] or 0 for kind in self.counted[1:]))
 
     def left_out(self, kind: type[Action]) -> bool:
         """Tell whether no run does an action of this kind."""
-        return kind in DISTURBANCES and not self.at_most.get(kind, 0)
+        return kind in DISTURBANCES and self.at_most.get(kind, 0) == 0
 
     def limits(self, config: Config) -> Limits:
         """Return the bounds of generation that the lists of legal actions are asked with."""
@@ -108,7 +114,8 @@ class Bounds:
         found = [f"more than {self.submits} requests", f"more than {self.live} of them alive at once"]
         found.append(f"prompts other than {', '.join(self.prompts)} (letters are tokens)")
         found.append(f"more than {self.outputs} sampled tokens")
-        gone = [kind.__name__ for kind in DISTURBANCES if self.left_out(kind)]
+        never = {kind for kind, count in self.at_most.items() if count == 0}
+        gone = [kind.__name__ for kind in dict.fromkeys((*DISTURBANCES, *never)) if kind in never or self.left_out(kind)]
         found += [f"any {name}" for name in gone]
         found += [f"more than {count} {kind.__name__}" for kind, count in self.at_most.items() if count]
         if self.chunks == "whole":
@@ -119,6 +126,10 @@ class Bounds:
             found.append("loads and connectors that fail")
         if not self.strays:
             found.append("reports of stores that nobody knows")
+        if self.stores == "prompt":
+            found.append("anything between the submission of a store and its reports, between plans")
+        if self.starts == "behind":
+            found.append("external lookups elsewhere than behind the local hit")
         if not self.skip_reading:
             found.append("requests that do not read the cache")
         if not self.refusals:

@@ -6,6 +6,7 @@ from kvproof.core import actions as act
 from kvproof.spec import near
 from kvproof.spec.engines.scope_parts import full
 from kvproof.spec.exits import UserError
+from kvproof.spec.exploring import scopes_host
 from kvproof.spec.exploring.bounds import Bounds
 from kvproof.spec.exploring.scope import Scope as Scope
 
@@ -17,6 +18,7 @@ CATALOGUE: tuple[Scope, ...] = (
         {"max_model_len": 4, "num_blocks": 4, "max_running": 2},
         quick=True,
     ),
+    *scopes_host.SCOPES,
 )
 """The default scopes, the quick ones first."""
 

@@ -1,0 +1,105 @@
+"""Scopes with a host tier: one tiny graph counted exactly, the bounds that are for a host tier, and the tables."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from kvproof.core import actions as act
+from kvproof.core.config import Offload
+from kvproof.core.world import Phase, World, new_world
+from kvproof.spec import faults, judge
+from kvproof.spec import laws as all_laws
+from kvproof.spec.engines import host
+from kvproof.spec.engines.scope_parts import full
+from kvproof.spec.exploring import alphabet, canonical, kills_host, scopes_host, search
+from kvproof.spec.exploring.bounds import Bounds
+from kvproof.spec.exploring.scope import Scope
+
+TINY = Scope(
+    "tiny",
+    (full(1),),
+    Bounds(("aa",), submits=2, outputs=0, alphabet=(0,), live=1, at_most={act.ResetCache: None}),
+    {"max_model_len": 3, "num_blocks": 4, "max_running": 1, "offload": Offload(num_blocks=3, workers=2)},
+)
+
+
+def explored(bounds: Bounds, judged: bool = False) -> search.Explored:
+    """Explore the tiny scope within other bounds."""
+    return search.explore(TINY.config(), bounds, search.Options(laws=all_laws.ALL if judged else ()))
+
+
+def test_a_tiny_graph_with_a_host_tier_is_counted_exactly() -> None:
+    found = explored(TINY.bounds, judged=True)
+    assert (found.end, found.found) == ("complete", None)
+    assert (len(found.graph), found.graph.edges, max(found.graph.depths)) == (995, 1492, 64)
+    assert {"load completed", "finish stores queued", "store acknowledged by some of the workers"} <= found.witnesses.keys()
+
+
+def test_what_is_bounded_less_reaches_all_that_is_bounded_more() -> None:
+    every = explored(TINY.bounds)
+    for bounds in (evolve(TINY.bounds, starts="behind"), evolve(TINY.bounds, stores="prompt")):
+        narrow = explored(bounds)
+        assert narrow.end == "complete"
+        assert narrow.graph.numbers.keys() < every.graph.numbers.keys()
+        assert len(bounds.leaves_out()) == len(TINY.bounds.leaves_out()) + 1
+
+
+def worlds(bounds: Bounds, most: int = 1500) -> list[tuple[World, list[act.Action]]]:
+    """Return the first worlds of the graph, each with what is allowed there."""
+    config = TINY.config()
+    limits = bounds.limits(config)
+    level = [(new_world(config), bounds.start())]
+    seen = {canonical.key(*level[0])}
+    found: list[tuple[World, list[act.Action]]] = []
+    while level and len(found) < most:
+        world, left = level.pop(0)
+        choices = list(alphabet.enabled(world, left, bounds, limits))
+        found.append((world, [action for action, _ in choices]))
+        for action, rest in choices:
+            after = judge.attempt(world, action).after
+            key = canonical.key(after, rest)
+            if key not in seen:
+                seen.add(key)
+                level.append((after, rest))
+    return found
+
+
+def test_stores_that_run_at_once_leave_nothing_else_to_do_between_plans() -> None:
+    bounds = evolve(TINY.bounds, stores="prompt")
+    seen = 0
+    for world, allowed in worlds(bounds):
+        due = world.phase is Phase.IDLE and (host.next_store(world) is not None or any(host.acks_left(world)))
+        if due and alphabet.begun(world) is None:
+            seen += 1
+            assert len(allowed) == 1
+            assert isinstance(allowed[0], act.RunStore | act.CompleteStore)
+        else:
+            assert not any(isinstance(action, act.CompleteStore) for action in allowed)
+    assert seen
+
+
+def test_an_unbounded_disturbance_stays_allowed_and_a_bounded_one_is_used_up() -> None:
+    assert act.ResetCache not in TINY.bounds.counted
+    idle = [allowed for world, allowed in worlds(TINY.bounds) if world.phase is Phase.IDLE and alphabet.begun(world) is None]
+    assert len(idle) > 100
+    assert all(act.ResetCache() in allowed for allowed in idle)
+    assert "any ResetCache" not in TINY.bounds.leaves_out()
+    never = evolve(TINY.bounds, at_most={act.Finish: 0})
+    assert {"any Finish", "any ResetCache"} <= set(never.leaves_out())
+    assert not any(isinstance(action, act.Finish) for _, allowed in worlds(never) for action in allowed)
+
+
+def test_the_scopes_have_legal_configurations_with_a_host_tier_and_names_of_their_own() -> None:
+    names = [scope.name for scope in scopes_host.SCOPES]
+    assert len(set(names)) == len(names) <= 5
+    assert all(scope.config().offload is not None for scope in scopes_host.SCOPES)
+
+
+def test_the_tables_name_faults_laws_and_scopes_that_there_are() -> None:
+    known = {fault.id: fault for fault in faults.ALL}
+    names = {scope.name for scope in scopes_host.SCOPES}
+    for fault, kill in kills_host.KILLS.items():
+        assert kill.law in known[fault].laws
+        assert kill.scope in names
+    assert kills_host.KILLS.keys().isdisjoint(kills_host.ELSEWHERE)
+    assert kills_host.ELSEWHERE.keys() <= known.keys()
