@@ -34,6 +34,8 @@ FORMAT = "kvproof-counterexample"
 VERSION = 1
 GZIP = b"\x1f\x8b"
 LARGEST = 1 << 16
+EXPLORER, SAMPLER = "explorer", "random runs of the explorer"
+"""The engines of ``kvproof explore``."""
 T = TypeVar("T")
 
 
@@ -242,9 +244,15 @@ def plain(value: object) -> Any:
 
 def command(example: Counterexample) -> str:
     """Return the command line that finds this counterexample again."""
-    words = ["kvproof check"]
+    explored = example.engine in (EXPLORER, SAMPLER)
+    words = ["kvproof explore" if explored else "kvproof check"]
     if example.fault:
         words.append(f"--fault {example.fault}")
+    if explored:
+        words += [f"--law {example.law}", f"--scope {example.scope}"]
+        if example.engine == SAMPLER:
+            words.append(f"--random 1 --seed {example.seed}")
+        return " ".join(words)
     words += [f"--law {example.law}", f"--seed {example.seed}", f"--scope {example.scope}"]
     if example.quick:
         words.append("--quick")

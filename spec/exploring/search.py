@@ -75,13 +75,15 @@ class Explored:
 class Options:
     """How to search: the laws, the one law or rule whose violations count ("" for all, bent ones left out), and what is kept.
 
-    ``runs_every``: of the orbits that end the search tree every so many's whole run is judged (0: none). ``kept``: blocks and
-    tokens keep their names, for comparison. ``most_edges`` bounds the search (0: nothing does).
+    ``runs_every``: of the orbits that end the search tree every so many's whole run is judged (0: none); with ``all_runs`` the
+    run to every orbit is, so that laws which look at a whole run break in the shortest one of the search tree. ``kept``: blocks
+    and tokens keep their names, for comparison. ``most_edges`` bounds the search (0: nothing does).
     """
 
     laws: Sequence[Law] = ()
     only: tuple[str, ...] = ()
     runs_every: int = 0
+    all_runs: bool = False
     ends: bool = True
     with_edges: bool = False
     kept: bool = False
@@ -162,7 +164,10 @@ class Search:
             number, new = graph.found(canonical.key(moment.after, left, self.options.kept), place.orbit, action)
             graph.edge(place.orbit, action, number)
             if new:
-                yield Place(moment.after, left, number, lost, inside)
+                reached = Place(moment.after, left, number, lost, inside)
+                if self.options.all_runs and not self._whole_run(reached):
+                    return
+                yield reached
 
     def _judged(self, place: Place, moment: Moment, legal: bool) -> bool:
         """Judge one action; False if it shows a violation."""
@@ -196,8 +201,12 @@ class Search:
         """Judge the whole run to a place behind which nothing new was found; False if a law does not hold on it."""
         self.ended += 1
         every = self.options.runs_every
-        if not every or self.ended % every:
+        if not every or self.ended % every or self.options.all_runs:
             return True
+        return self._whole_run(place)
+
+    def _whole_run(self, place: Place) -> bool:
+        """Judge the whole run to a place; False if a law does not hold on it."""
         self.explored.runs += 1
         actions = self.explored.graph.path(place.orbit)
         found: list[Violation] = []

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 from attrs import frozen
 
 from kvproof.spec import counterexample as examples
-from kvproof.spec import faults, output
+from kvproof.spec import faults
 from kvproof.spec.check import Done, Result, expected_of
-from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.engines import rules, witnesses
 from kvproof.spec.exits import ExitCode
-from kvproof.spec.report import markdown
+from kvproof.spec.report import files
 
 SUMMARY = "check.json"
 ENGINES = (("walk", "walk"), ("machine", "hypothesis"), ("traces", "recordings"))
@@ -182,52 +180,6 @@ def as_dict(result: Result) -> dict[str, Any]:
     }
 
 
-def stem(example: Counterexample, number: int) -> str:
-    """Return the file name of a counterexample without its suffix."""
-    parts = [f"{number:02}", example.law, example.fault, example.scope, example.engine]
-    return "-".join(part for part in parts if part)
-
-
 def write(result: Result, folder: Path) -> list[Path]:
-    """Write check.json and every counterexample as JSON and Markdown; return the JSON files of the counterexamples.
-
-    The counterexamples that an earlier check.json there lists, and nothing else, are removed before the new check.json
-    takes its place. Raises OutputError; each file is whole or absent.
-    """
-    target = output.make_folder(folder)
-    written = []
-    for number, example in enumerate(result.found, 1):
-        file = target / f"{stem(example, number)}.json"
-        output.write_atomically(file, examples.dumps(example))
-        output.write_atomically(file.with_suffix(".md"), markdown.render(example, str(file)))
-        written.append(file)
-    names = [file.name for file in written]
-    for name in _earlier(target / SUMMARY):
-        if name not in names:
-            _remove(target / name)
-            _remove((target / name).with_suffix(".md"))
-    document = {**as_dict(result), "files": names}
-    output.write_atomically(target / SUMMARY, json.dumps(document, indent=1, sort_keys=True) + "\n")
-    return written
-
-
-def _earlier(summary: Path) -> list[str]:
-    """Return the names of the counterexamples that a check.json lists; what is not of our making lists none."""
-    try:
-        document = json.loads(summary.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return []
-    names = document.get("files") if isinstance(document, dict) else None
-    # A name as `stem` makes them leads nowhere else, whatever somebody wrote into the file.
-    return [name for name in names if isinstance(name, str) and _OURS.fullmatch(name)] if isinstance(names, list) else []
-
-
-_OURS = re.compile(r"[0-9]{2,}-[A-Za-z0-9-]+\.json")
-
-
-def _remove(file: Path) -> None:
-    try:
-        file.unlink(missing_ok=True)
-    except OSError as error:
-        what = f"{error.strerror or error}".lower()
-        raise output.OutputError(file, what, "it belongs to an earlier check: remove it, or name another folder") from error
+    """Write check.json and every counterexample as JSON and Markdown; return the JSON files of the counterexamples."""
+    return files.write(result.found, as_dict(result), folder, SUMMARY)

@@ -1,0 +1,240 @@
+"""``kvproof explore``: all behaviours of small configurations."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from kvproof.spec import check, output
+from kvproof.spec.commands.check import SHOWN, wide_console
+from kvproof.spec.exits import ExitCode, UserError
+from kvproof.spec.exploring import jobs, pins, resume, scopes
+from kvproof.spec.exploring import result as results
+from kvproof.spec.exploring.certificate import ENDS
+from kvproof.spec.exploring.jobs import Asked, Done, Job
+from kvproof.spec.exploring.result import Result
+from kvproof.spec.progress import Shown
+from kvproof.spec.report import explored, files, terminal
+
+CERTIFICATE = "certificate.json"
+SUMMARY = "explore.json"
+
+
+@click.command("explore", short_help="Explore all behaviours of small configurations.")
+@click.option("--scope", "named", multiple=True, metavar="NAME", help="Only this scope; may be repeated; `list` lists them.")
+@click.option("--quick", is_flag=True, help="Only the scopes that are small enough for every change.")
+@click.option(
+    "--law", "laws", multiple=True, metavar="ID", help="Judge only this law, or all of a family (HO); may be repeated."
+)
+@click.option(
+    "--fault",
+    "planted",
+    multiple=True,
+    metavar="ID",
+    help="Plant this fault and find its shortest counterexample: exit 2, else 3.",
+)
+@click.option("--faults", "every_fault", is_flag=True, help="Plant each fault in turn and compare with the table of kills.")
+@click.option("--depth", type=click.IntRange(0, 10_000), metavar="N", help="Explore runs of at most N actions.")
+@click.option("--full", is_flag=True, help="Count the worlds without the quotient by names, too (takes many times as long).")
+@click.option("--random", "runs", type=click.IntRange(1), metavar="N", help="N random runs instead of all behaviours.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the first random run.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="DIR", help="Write the certificate, and a file per finished scope."
+)
+@click.option("--resume", "resumed", is_flag=True, help="Take what is finished from the files in --out.")
+@click.option("--update", is_flag=True, help="Pin the sizes that were found, and say what changed.")
+@click.option("--report", type=click.Path(path_type=Path), metavar="DIR", help="Write counterexamples as JSON and Markdown.")
+@click.option("--processes", type=click.IntRange(1, 64), default=2, show_default=True, help="Scopes explored at the same time.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.option("--timing", is_flag=True, help="Say how long it took.")
+def command(
+    named: tuple[str, ...],
+    quick: bool,
+    laws: tuple[str, ...],
+    planted: tuple[str, ...],
+    every_fault: bool,
+    depth: int | None,
+    full: bool,
+    runs: int | None,
+    seed: int,
+    out: Path | None,
+    resumed: bool,
+    update: bool,
+    report: Path | None,
+    processes: int,
+    as_json: bool,
+    timing: bool,
+) -> ExitCode:
+    """Explore all behaviours of small configurations, up to the names of blocks and tokens, and judge every law on each.
+
+    Exit 0: the laws hold within the bounds, and what was covered is as pinned. Exit 2: a law is refuted, with a shortest
+    counterexample. Exit 3: something was not covered (a law whose premise was never true, a situation never reached) or is not
+    as pinned. docs/explore.md explains the certificate.
+    """
+    if "list" in named:
+        return _list(as_json)
+    asked = Asked(
+        named, quick, check.named_laws(laws), check.one_fault(planted), every_fault, depth, full, runs or 0, seed, processes
+    )
+    _refuse_nonsense(asked, out, resumed, update)
+    work = jobs.jobs(asked)
+    for folder, file in ((out, CERTIFICATE), (report, SUMMARY)):
+        if folder is not None:
+            output.check_writable(output.make_folder(folder) / file)
+    began = time.monotonic()
+    done = _perform(work, processes, out, resumed, as_json)
+    changes: list[str] = []
+    if update:
+        changes = _update(done)
+    result = results.of(asked, done)
+    seconds = round(time.monotonic() - began, 1)
+    document = results.as_dict(result)
+    if out is not None:
+        output.write_atomically(out / CERTIFICATE, json.dumps(document, indent=1, sort_keys=True) + "\n")
+    written = files.write(result.found, document, report, SUMMARY) if report is not None else []
+    if as_json:
+        click.echo(json.dumps({**document, **({"seconds": seconds} if timing else {})}, indent=1, sort_keys=True))
+    else:
+        _print(result, changes, written, seconds if timing else None)
+    return result.verdict
+
+
+def _refuse_nonsense(asked: Asked, out: Path | None, resumed: bool, update: bool) -> None:
+    """Refuse options that contradict one another. Raises UserError."""
+    if resumed and out is None:
+        raise UserError("--resume takes what is finished from the files in --out DIR: name the folder, too")
+    if asked.scopes and asked.quick:
+        raise UserError("--quick chooses the scopes: leave --scope out, or --quick")
+    if asked.every_fault and (asked.fault or asked.laws or asked.quick or asked.runs or asked.depth is not None):
+        raise UserError("--faults compares each fault with its pin: leave --fault, --law, --quick, --random and --depth out")
+    if asked.full and (asked.fault or asked.every_fault or asked.runs):
+        raise UserError("--full counts whole graphs: leave --fault, --faults and --random out")
+    if update and (asked.fault or asked.every_fault or asked.runs or asked.depth is not None):
+        raise UserError(
+            "--update pins the sizes of whole graphs: leave --fault, --faults, --random and --depth out (kills are pinned in "
+            "spec/exploring/kills_*.py)"
+        )
+
+
+def _perform(work: list[Job], processes: int, out: Path | None, resumed: bool, quiet: bool) -> list[Done]:
+    """Do what is not finished yet, and write down what is as soon as it is."""
+    before: dict[str, Done] = {}
+    pinned = {job.name: resume.pin_of(job) for job in work}
+    if resumed and out is not None:
+        for job in work:
+            found = resume.read(job, out, pinned[job.name])
+            if isinstance(found, Done):
+                before[job.name] = found
+            elif found:
+                click.echo(f"{found}; explored again", err=True)
+    left = [job for job in work if job.name not in before]
+    with Shown("explore", len(work), quiet=quiet) as shown:
+        for _ in before:
+            shown.advance()
+
+        def finished(done: Done) -> None:
+            if out is not None:
+                resume.write(done, out, pinned[done.job.name])
+            shown.advance()
+
+        new = {done.job.name: done for done in jobs.perform_all(left, processes, finished, shown.doing)}
+    return [before.get(job.name) or new[job.name] for job in work]
+
+
+def _update(done: list[Done]) -> list[str]:
+    """Pin what was found; return what changed."""
+    pinned = pins.read()
+    certificates = [one.certificate for one in done]
+    known = [scope.name for scope in scopes.CATALOGUE]
+    changes = [str(difference) for difference in pins.differences(certificates, pinned, known)]
+    if changes:
+        pins.write(pins.updated(certificates, pinned, known))
+    return [f"pinned anew: {change}" for change in changes] or ["everything is as pinned"]
+
+
+def _list(as_json: bool) -> ExitCode:
+    """List the scopes with what they leave out."""
+    listed = [
+        {"scope": scope.name, "quick": scope.quick, "leaves_out": list(scope.bounds.leaves_out())} for scope in scopes.CATALOGUE
+    ]
+    if as_json:
+        click.echo(json.dumps(listed, indent=1))
+        return ExitCode.HOLDS
+    for scope in scopes.CATALOGUE:
+        click.echo(f"{scope.name}{' (quick)' if scope.quick else ''}: leaves out {'; '.join(scope.bounds.leaves_out())}")
+    return ExitCode.HOLDS
+
+
+def _print(result: Result, changes: list[str], written: list[Path], seconds: float | None) -> None:
+    console, asked = wide_console(), result.asked
+    title = "kvproof explore" + (f", {asked.fault} planted" if asked.fault else "") + (", quick" if asked.quick else "")
+    explored.table(console, title, result, seconds is not None)
+    if not asked.every_fault:
+        _say(
+            console,
+            "bytes: of a key, before it is digested; judged: laws whose premise was true; situations: reached on some edge;",
+        )
+        ends = sorted({done.certificate.end for done in result.done})
+        _say(console, "; ".join(f"{end}: {ENDS[end]}" for end in ends))
+    for line in (*result.problems, *changes):
+        _say(console, line)
+    if seconds is not None:
+        _say(console, f"{seconds} s")
+    _say(console, f"verdict: {said_of(result)}")
+    if asked.every_fault:
+        if result.verdict is not ExitCode.HOLDS:
+            _say(console, _again(result))
+        return
+    shown = result.found[: 1 if asked.fault else SHOWN]
+    hidden = len(result.found) - len(shown)
+    if hidden:
+        _say(console, f"{hidden} more counterexamples: --json and --report DIR have them all")
+    for number, example in enumerate(shown):
+        console.print()
+        terminal.show(console, example, str(written[number]) if written else None)
+    if not shown and result.verdict is not ExitCode.HOLDS:
+        _say(console, _again(result))
+
+
+def said_of(result: Result) -> str:
+    """Return the verdict in words that do not promise more than was done."""
+    asked, verdict = result.asked, result.verdict
+    if verdict is ExitCode.HOLDS and asked.every_fault:
+        return "holds: every fault is found as pinned"
+    if verdict is ExitCode.HOLDS:
+        return f"holds on {asked.runs} random runs of each scope" if asked.runs else "holds within the bounds"
+    return verdict.name.lower()
+
+
+def _again(result: Result) -> str:
+    """Return the command that shows what is undetermined again, or that pins what was found."""
+    asked = result.asked
+    words = [word for name in asked.scopes for word in ("--scope", name)] + [
+        word for law in asked.laws for word in ("--law", law)
+    ]
+    if asked.every_fault:
+        differing = [killed.fault for killed in result.killed if not killed.as_pinned] or result.unpinned
+        return f"kvproof explore --fault {differing[0]}"
+    if asked.fault:
+        words += ["--fault", asked.fault]
+    if asked.quick:
+        words.append("--quick")
+    if asked.depth is not None:
+        words += ["--depth", str(asked.depth)]
+    if asked.runs:
+        words += ["--random", str(asked.runs), "--seed", str(asked.seed)]
+    if result.differences:
+        names = [difference.scope for difference in result.differences if difference.found is not None]
+        if names:
+            return f"kvproof explore {shlex.join(word for name in names for word in ('--scope', name))} --update"
+        words.append("--update")
+    return " ".join(["kvproof explore", shlex.join(words)]).strip()
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

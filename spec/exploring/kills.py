@@ -1,0 +1,55 @@
+"""The shortest counterexample to each fault: the scope where the explorer finds it, the law that it breaks, and its length.
+
+The lengths are pinned: another one is a change of the model, of a law, of a fault or of the bounds of a scope. The tables stand
+in ``kills_device`` and ``kills_host``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from attrs import frozen
+
+from kvproof.spec import faults
+from kvproof.spec import laws as all_laws
+from kvproof.spec.exploring.search import Options
+from kvproof.spec.faults import Fault
+
+TABLES = ("kills_device", "kills_host")
+
+
+@frozen(slots=True)
+class Kill:
+    """How a planted fault is found: by which law in which scope, after how many actions (0: by the configuration alone)."""
+
+    scope: str
+    law: str
+    length: int
+
+
+def table() -> dict[str, Kill]:
+    """Return the pinned kills by fault, in the order of the faults."""
+    found: dict[str, Kill] = {}
+    for name in TABLES:
+        module = f"{__package__}.{name}"
+        if find_spec(module) is not None:
+            found.update(importlib.import_module(module).KILLS)
+    return {fault.id: found[fault.id] for fault in faults.ALL if fault.id in found}
+
+
+def unpinned() -> tuple[Fault, ...]:
+    """Return the faults that no table names."""
+    known = table()
+    return tuple(fault for fault in faults.ALL if fault.id not in known)
+
+
+def options(ids: Sequence[str], most_edges: int = 0) -> Options:
+    """Return how the explorer looks for a fault by its laws: nothing else ends the search.
+
+    A law that looks at whole runs alone is asked about the run to every orbit, since none of its moments would show anything.
+    """
+    judged = [law for law in all_laws.ALL if law.id in ids]
+    by_run = any(law.check is None and law.check_config is None and law.check_end is None for law in judged)
+    return Options(laws=judged, only=tuple(ids), all_runs=by_run, most_edges=most_edges)

@@ -1,0 +1,117 @@
+"""The pinned sizes of the graphs of the catalogue: a changed count is a changed model, law of generation or bound."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import attrs
+import msgspec
+from attrs import evolve, frozen
+
+from kvproof.spec import output
+from kvproof.spec.exits import UserError
+from kvproof.spec.exploring.certificate import Certificate
+
+FILE = Path(__file__).resolve().parents[1] / "data" / "explored.json"
+FORMAT = "kvproof-explored-pins"
+VERSION = 1
+
+
+@frozen(slots=True)
+class Pin:
+    """The size of a scope's graph: orbits, edges, and after how many actions the last orbit was found.
+
+    ``worlds`` are the worlds without the quotient by names, None where nobody counted them.
+    """
+
+    orbits: int
+    edges: int
+    depth: int
+    worlds: int | None = None
+
+
+@frozen(slots=True)
+class Difference:
+    """A scope whose graph is not as pinned; ``pinned`` None: it has no pin, ``found`` None: the scope is gone."""
+
+    scope: str
+    pinned: Pin | None
+    found: Pin | None
+
+    def __str__(self) -> str:
+        if self.pinned is None:
+            assert self.found is not None
+            return f"{self.scope}: not pinned; found {_said(self.found)}"
+        if self.found is None:
+            return f"{self.scope}: pinned, but there is no such scope"
+        parts = []
+        for field in attrs.fields(Pin):
+            now, then = getattr(self.found, field.name), getattr(self.pinned, field.name)
+            if now is not None and now != then:
+                parts.append(f"{field.name} {now:,}, pinned {'none' if then is None else f'{then:,}'}")
+        return f"{self.scope}: {'; '.join(parts)}"
+
+
+def _said(pin: Pin) -> str:
+    return f"{pin.orbits:,} orbits, {pin.edges:,} edges, depth {pin.depth}"
+
+
+def of(certificate: Certificate) -> Pin:
+    """Return what a certificate would pin."""
+    return Pin(certificate.orbits, certificate.edges, certificate.depth, certificate.worlds)
+
+
+def agree(pinned: Pin | None, found: Pin) -> bool:
+    """Tell whether a graph is as pinned; worlds are compared where they were counted."""
+    return pinned is not None and (found if found.worlds is not None else evolve(found, worlds=pinned.worlds)) == pinned
+
+
+def read(file: Path | None = None) -> dict[str, Pin]:
+    """Return the pins by scope. Raises UserError if the file is not one of pins."""
+    path = FILE if file is None else file
+    try:
+        document = json.loads(path.read_bytes())
+        made = msgspec.convert(document["scopes"], dict[str, Pin])
+        kind = (document["format"], document["version"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: is no file of pins ({error}): restore it from the repository") from error
+    if kind != (FORMAT, VERSION):
+        raise UserError(f"{path}: is no file of pins (it is {kind[0]!r}, version {kind[1]!r}): restore it from the repository")
+    return made
+
+
+def write(pins: Mapping[str, Pin], file: Path | None = None) -> None:
+    """Write the pins. Raises OutputError."""
+    lines = [f"  {json.dumps(name)}: {json.dumps(as_dict(pin))}" for name, pin in pins.items()]
+    head = f'{{\n "format": "{FORMAT}",\n "version": {VERSION},\n "scopes": {{\n'
+    output.write_atomically(FILE if file is None else file, head + ",\n".join(lines) + "\n }\n}\n")
+
+
+def as_dict(pin: Pin) -> dict[str, int]:
+    """Return the JSON form of a pin."""
+    fields: dict[str, int | None] = msgspec.to_builtins(pin)
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def differences(certificates: Sequence[Certificate], pins: Mapping[str, Pin], known: Sequence[str] = ()) -> list[Difference]:
+    """Return what is not as pinned; with ``known`` (the whole catalogue), pins of scopes that are gone, too."""
+    found = [
+        Difference(certificate.scope, pins.get(certificate.scope), of(certificate))
+        for certificate in certificates
+        if certificate.whole and not agree(pins.get(certificate.scope), of(certificate))
+    ]
+    return found + [Difference(name, pins[name], None) for name in pins if known and name not in known]
+
+
+def updated(certificates: Sequence[Certificate], pins: Mapping[str, Pin], known: Sequence[str]) -> dict[str, Pin]:
+    """Return the pins after an update, in the order of the catalogue ``known``: those of unexplored scopes stay.
+
+    Where a graph changed and its worlds were not counted, the old number of worlds goes.
+    """
+    changed = dict(pins)
+    for certificate in certificates:
+        if certificate.whole and not agree(pins.get(certificate.scope), of(certificate)):
+            changed[certificate.scope] = of(certificate)
+    return {name: changed[name] for name in known if name in changed}

@@ -1,0 +1,329 @@
+"""``kvproof explore`` on the command line: what it says, writes and ends with."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from attrs import evolve
+
+from kvproof.core import actions as act
+from kvproof.core import pool
+from kvproof.spec import check, cli, counterexample
+from kvproof.spec.engines import scope_parts, witnesses
+from kvproof.spec.exploring import jobs, kills, pins, scopes, search
+from kvproof.spec.exploring.bounds import Bounds
+from kvproof.spec.exploring.kills import Kill
+from kvproof.spec.exploring.scopes import Scope
+
+A = Scope(
+    "a",
+    (scope_parts.full(1),),
+    Bounds(("a",), submits=1, outputs=1, live=1, at_most={act.Withdraw: 1}),
+    {"max_model_len": 2, "num_blocks": 3, "max_running": 1},
+    quick=True,
+)
+B = Scope(
+    "b",
+    (scope_parts.full(1),),
+    Bounds(("ab",), submits=1, outputs=1, live=1),
+    {"max_model_len": 3, "num_blocks": 4, "max_running": 1},
+)
+
+
+@pytest.fixture
+def catalogue(monkeypatch, tmp_path):
+    """Two tiny scopes, pinned in a file of their own."""
+    monkeypatch.setattr(scopes, "CATALOGUE", (A, B))
+    monkeypatch.setattr(pins, "FILE", tmp_path / "pins.json")
+    found = {scope.name: pins.of(jobs.perform(jobs.Job(jobs.Asked(), scope)).certificate) for scope in (A, B)}
+    pins.write(found)
+    return found
+
+
+def explore(capsys, *arguments):
+    code = cli.main(["explore", "--processes", "1", *map(str, arguments)])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def last_line(out):
+    return out.rstrip("\n").rpartition("\n")[2]
+
+
+# --- verdicts -----------------------------------------------------------------------------------------------------
+
+
+def test_named_scopes_as_pinned_hold(catalogue, capsys):
+    code, out, _ = explore(capsys, "--scope", "a", "--scope", "b")
+    assert code == 0
+    assert last_line(out) == "verdict: holds within the bounds"
+    for name, pin in catalogue.items():
+        row = next(line.split() for line in out.splitlines() if line.split()[:1] == [name])
+        assert {f"{pin.orbits:,}", f"{pin.edges:,}", str(pin.depth), "complete", "holds"} <= set(row)
+
+
+def test_a_quick_exploration_takes_the_quick_scopes(catalogue, capsys):
+    code, out, _ = explore(capsys, "--quick", "--json")
+    assert code == 0
+    assert [scope["scope"] for scope in json.loads(out)["scopes"]] == ["a"]
+
+
+def test_the_whole_catalogue_is_undetermined_where_it_does_not_reach_everything(catalogue, capsys):
+    code, out, _ = explore(capsys)
+    assert code == 3
+    assert "premise true in no scope: " in out
+    assert "situations that no scope reaches: " in out
+    assert last_line(out) == "kvproof explore"
+
+
+def test_a_law_that_no_scope_asks_is_undetermined(catalogue, capsys):
+    code, out, _ = explore(capsys, "--scope", "a", "--law", "ld-1")
+    assert code == 3
+    assert "premise true in no scope: LD-1" in out
+    assert last_line(out) == "kvproof explore --scope a --law LD-1"
+
+
+def test_a_family_of_laws_may_be_named(catalogue, capsys):
+    code, out, _ = explore(capsys, "--scope", "a", "--law", "PC", "--json")
+    assert code == 3
+    document = json.loads(out)
+    assert set(document["premises"]) == {f"PC-{number}" for number in range(1, 13)}
+    assert set(document["premise_never_true"]) < set(document["premises"])
+
+
+def test_a_violated_law_gives_a_counterexample_that_replays(catalogue, capsys, monkeypatch, tmp_path):
+    """No planted fault, but a broken model: a table is freed head first."""
+    right = pool.eviction_order
+    monkeypatch.setattr(pool, "eviction_order", tuple)
+    code, out, _ = explore(capsys, "--scope", "b", "--report", tmp_path / "found")
+    assert code == 2
+    file = next((tmp_path / "found").glob("*.json"))
+    assert (
+        last_line(out)
+        == f"kvproof report {tmp_path / 'found'}/{json.loads((tmp_path / 'found/explore.json').read_text())['files'][0]} --replay"
+    )
+    assert file.with_suffix(".md").is_file()
+    assert cli.main(last_line(out).split()[1:]) == 2
+    monkeypatch.setattr(pool, "eviction_order", right)
+    assert cli.main(last_line(out).split()[1:]) == 3
+
+
+def test_a_planted_fault_gives_its_shortest_counterexample(catalogue, capsys, tmp_path):
+    code, out, _ = explore(capsys, "--fault", "m-lru-1", "--scope", "b", "--report", tmp_path)
+    assert code == 2
+    example = counterexample.read(next(tmp_path.glob("01-*.json")))
+    assert (example.law, len(example.actions), example.fault, example.scope) == ("PC-8", 8, "M-LRU-1", "b")
+    assert last_line(out) == f"kvproof report {tmp_path}/01-PC-8-M-LRU-1-b-explorer.json --replay"
+    assert cli.main(last_line(out).split()[1:]) == 2
+    assert check.replay(example).differences == ()
+
+
+def test_the_printed_command_finds_the_counterexample_again(catalogue, capsys):
+    _, out, _ = explore(capsys, "--fault", "M-LRU-1", "--scope", "b")
+    assert last_line(out) == "kvproof explore --fault M-LRU-1 --law PC-8 --scope b"
+    code, again, _ = explore(capsys, *last_line(out).split()[2:])
+    assert code == 2
+    assert again.partition("does not hold")[2] == out.partition("does not hold")[2]
+
+
+def test_a_fault_that_the_scope_cannot_show_is_undetermined(catalogue, capsys):
+    code, out, _ = explore(capsys, "--fault", "M-LOAD-1", "--scope", "a")
+    assert code == 3
+    assert last_line(out) == "kvproof explore --scope a --fault M-LOAD-1"
+
+
+def test_a_fault_is_looked_for_where_it_is_pinned(catalogue, monkeypatch):
+    monkeypatch.setattr(kills, "table", lambda: {"M-LRU-1": Kill("b", "PC-8", 8)})
+    assert [job.scope.name for job in jobs.jobs(jobs.Asked(fault="M-LRU-1"))] == ["b"]
+    assert [job.scope.name for job in jobs.jobs(jobs.Asked(fault="M-LRU-1", scopes=("a", "b")))] == ["a", "b"]
+    assert [job.scope.name for job in jobs.jobs(jobs.Asked(fault="M-POOL-1"))] == ["a", "b"]
+    assert [job.name for job in jobs.jobs(jobs.Asked(every_fault=True))] == ["M-LRU-1-b"]
+
+
+@pytest.mark.parametrize(("length", "code"), [(8, 0), (7, 3)])
+def test_every_fault_is_compared_with_the_table(catalogue, capsys, monkeypatch, length, code):
+    monkeypatch.setattr(kills, "table", lambda: {"M-LRU-1": Kill("b", "PC-8", length)})
+    found, out, _ = explore(capsys, "--faults", "--scope", "b", "--timing")
+    assert found == code
+    said = "M-LRU-1: PC-8 in b after 8 actions, pinned PC-8 in b after 7 actions"
+    assert (f"not as pinned: {said}" in out) == (code == 3)
+    assert last_line(out) == ("kvproof explore --fault M-LRU-1" if code else "verdict: holds: every fault is found as pinned")
+
+
+def test_a_fault_without_a_pin_is_a_finding(catalogue, capsys, monkeypatch):
+    monkeypatch.setattr(kills, "table", lambda: {"M-LRU-1": Kill("b", "PC-8", 8)})
+    code, out, _ = explore(capsys, "--faults")
+    assert code == 3
+    assert "no scope is pinned for M-GEO-2, " in out
+
+
+# --- pins ---------------------------------------------------------------------------------------------------------
+
+
+def test_another_count_is_undetermined_and_the_update_is_named(catalogue, capsys):
+    pins.write({**catalogue, "b": evolve(catalogue["b"], edges=1)})
+    code, out, _ = explore(capsys, "--scope", "a", "--scope", "b")
+    assert code == 3
+    assert f"not as pinned: b: edges {catalogue['b'].edges:,}, pinned 1" in out
+    assert last_line(out) == "kvproof explore --scope b --update"
+    code, out, _ = explore(capsys, *last_line(out).split()[2:])
+    assert code == 0
+    assert f"pinned anew: b: edges {catalogue['b'].edges:,}, pinned 1" in out
+    assert pins.read() == catalogue
+    assert "everything is as pinned" in explore(capsys, "--scope", "b", "--update")[1]
+
+
+def test_an_update_never_pins_a_graph_that_was_left_by_a_violation(catalogue, capsys, monkeypatch):
+    monkeypatch.setattr(pool, "eviction_order", tuple)
+    assert explore(capsys, "--scope", "b", "--update")[0] == 2
+    assert pins.read() == catalogue
+
+
+# --- files, interruption --------------------------------------------------------------------------------------------
+
+
+def test_the_certificate_is_written_with_a_file_per_scope(catalogue, capsys, tmp_path):
+    out = tmp_path / "out"
+    _, said, _ = explore(capsys, "--scope", "a", "--scope", "b", "--json", "--out", out)
+    assert sorted(file.name for file in out.iterdir()) == ["certificate.json", "scope-a.json", "scope-b.json"]
+    assert json.loads((out / "certificate.json").read_text()) == json.loads(said)
+
+
+def test_an_interrupted_exploration_goes_on_with_what_is_not_finished(catalogue, capsys, monkeypatch, tmp_path):
+    out, asked = tmp_path / "out", ["--scope", "a", "--scope", "b", "--json", "--out", tmp_path / "out"]
+    explored = []
+    real = search.explore
+
+    def interrupted(config, bounds, options, progress):
+        explored.append(bounds)
+        if bounds is B.bounds and len(explored) == 2:
+            raise KeyboardInterrupt
+        return real(config, bounds, options, progress)
+
+    monkeypatch.setattr(search, "explore", interrupted)
+    code, said, error = explore(capsys, *asked)
+    assert (code, said, error.strip()) == (1, "", "Interrupted: nothing was decided.")
+    assert [file.name for file in out.iterdir()] == ["scope-a.json"]
+    code, resumed, _ = explore(capsys, *asked, "--resume")
+    assert code == 0
+    assert explored == [A.bounds, B.bounds, B.bounds]
+    code, again, _ = explore(capsys, *asked)
+    assert (code, again) == (0, resumed)
+
+
+def test_what_is_taken_up_again_is_not_explored_again(catalogue, capsys, monkeypatch, tmp_path):
+    asked = ["--fault", "M-LRU-1", "--scope", "b", "--json", "--out", tmp_path]
+    first = explore(capsys, *asked)
+    monkeypatch.setattr(search, "explore", lambda *given: pytest.fail("explored"))
+    assert explore(capsys, *asked, "--resume") == first
+    assert first[0] == 2
+
+
+def test_files_of_other_bounds_or_pins_are_explored_again_and_named(catalogue, capsys, tmp_path):
+    explore(capsys, "--scope", "a", "--out", tmp_path)
+    before = (tmp_path / "scope-a.json").read_text()
+    code, _, error = explore(capsys, "--scope", "a", "--depth", 2, "--out", tmp_path, "--resume")
+    assert (code, error) == (
+        0,
+        f"{tmp_path}/scope-a.json: is of another kvproof, or of other bounds, laws or pins; explored again\n",
+    )
+    assert (tmp_path / "scope-a.json").read_text() != before
+
+
+def test_processes_do_not_change_the_result(catalogue, capsys):
+    asked = ["--scope", "a", "--scope", "b", "--json"]
+    one = explore(capsys, *asked)
+    code = cli.main(["explore", "--processes", "2", *asked])
+    assert (code, capsys.readouterr().out) == one[:2]
+
+
+# --- depth, random runs, worlds -------------------------------------------------------------------------------------
+
+
+def test_a_depth_is_no_matter_for_the_pins(catalogue, capsys):
+    code, out, _ = explore(capsys, "--scope", "a", "--depth", 3, "--json")
+    assert code == 0
+    scope = json.loads(out)["scopes"][0]
+    assert (scope["end"], scope["depth"]) == ("depth", 3)
+
+
+def test_random_runs_say_so(catalogue, capsys):
+    code, out, _ = explore(capsys, "--scope", "b", "--random", 5, "--seed", 3)
+    assert code == 0
+    assert last_line(out) == "verdict: holds on 5 random runs of each scope"
+    assert "sampled: random runs: nothing was exhausted" in out
+
+
+def test_a_random_run_that_finds_a_fault_is_found_again_by_its_own_seed(catalogue, capsys):
+    code, out, _ = explore(capsys, "--scope", "b", "--fault", "M-LRU-1", "--random", 50)
+    assert code == 2
+    command = last_line(out)
+    assert command.startswith("kvproof explore --fault M-LRU-1 --law PC-8 --scope b --random 1 --seed ")
+    code, again, _ = explore(capsys, *command.split()[2:])
+    assert code == 2
+    assert again.partition("does not hold")[2] == out.partition("does not hold")[2]
+
+
+def test_worlds_have_a_column(catalogue, capsys):
+    _, out, _ = explore(capsys, "--scope", "b", "--full")
+    assert "worlds" in out
+    _, said, _ = explore(capsys, "--scope", "b", "--full", "--json")
+    scope = json.loads(said)["scopes"][0]
+    assert scope["worlds"] > scope["orbits"]
+
+
+# --- the document, wrong command lines ------------------------------------------------------------------------------
+
+
+def test_the_document_for_programs(catalogue, capsys):
+    code, out, error = explore(capsys, "--scope", "b", "--json", "--timing")
+    assert (code, error) == (0, "")
+    document = json.loads(out)
+    assert document.pop("seconds") >= 0
+    assert sorted(document) == [
+        "counterexamples", "faults", "faults_without_a_scope", "format", "kvproof", "pins", "premise_never_true", "premises",
+        "problems", "scopes", "situations_never_reached", "verdict", "version", "witnesses",
+    ]  # fmt: skip
+    assert (document["format"], document["version"], document["verdict"]) == ("kvproof-certificate", 1, "holds")
+    scope = document["scopes"][0]
+    assert sorted(scope) == [
+        "bounds", "bytes_per_orbit", "depth", "edges", "end", "fault", "key_bytes", "kinds", "laws", "leaves_out", "levels",
+        "not_reached", "orbits", "premise_never_true", "premises", "profile", "refusals", "runs", "scope", "settings",
+        "verdict", "witnesses", "worlds",
+    ]  # fmt: skip
+    assert set(scope["witnesses"]) | set(scope["not_reached"]) == set(witnesses.NAMES)
+
+
+def test_scopes_are_listed_with_what_they_leave_out(catalogue, capsys):
+    code, out, _ = explore(capsys, "--scope", "list")
+    assert code == 0
+    assert [line.partition(":")[0] for line in out.splitlines()] == ["a (quick)", "b"]
+    assert "more than 1 requests" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--scope", "c"], "no scope 'c'"),
+        (["--law", "XX-1"], "no law 'XX-1'"),
+        (["--fault", "M-X"], "no fault 'M-X'"),
+        (["--resume"], "--out DIR"),
+        (["--quick", "--scope", "a"], "leave --scope out"),
+        (["--faults", "--depth", "3"], "--faults compares each fault with its pin"),
+        (["--update", "--random", "3"], "--update pins the sizes of whole graphs"),
+        (["--full", "--fault", "M-LRU-1"], "--full counts whole graphs"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_1_and_says_what_to_do(catalogue, capsys, arguments, said):
+    code, out, error = explore(capsys, *arguments)
+    assert (code, out) == (1, "")
+    assert said in error
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_work(catalogue, capsys, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(search, "explore", lambda *given: pytest.fail("explored"))
+    code, _, error = explore(capsys, "--scope", "a", "--out", tmp_path / "file")
+    assert code == 1
+    assert "name a folder" in error
