@@ -3,6 +3,7 @@
 #
 #   make setup      .venv with kvproof in it and nothing else; the other targets do this first
 #   make check      set up, then `kvproof check` (no torch)
+#   make explore    all behaviours of the quick scopes (docs/explore.md); ARGS='--scope fa1', or the whole catalogue by kvproof explore
 #   make test       set up with the test packages and torch, then the tests
 #   make lint       ruff, mypy --strict, pyright, import-linter
 #   make conform    real vLLM releases under test: their tests, and a short run of the newest (downloads wheels, no GPU)
@@ -41,7 +42,7 @@ LINT := $(VENV)/.installed-lint
 RELEASE := $(VENV)/.installed-release
 TORCH_CHOICE := $(VENV)/.installed-torch
 
-.PHONY: help setup check test conform deep lint format coverage mutants wheel bench clean python-matches torch-matches
+.PHONY: help setup check explore test conform deep lint format coverage mutants wheel bench clean python-matches torch-matches
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -100,6 +101,9 @@ setup: $(RUNTIME)
 
 check: $(RUNTIME)
 	$(BIN)/kvproof check $(ARGS)
+
+explore: $(RUNTIME)
+	$(BIN)/kvproof explore $(or $(ARGS),--quick)
 
 test: $(TEST)
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)

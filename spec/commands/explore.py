@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 import time
+from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 
 import click
@@ -17,6 +19,7 @@ from kvproof.spec.exploring import jobs, pins, resume, scopes
 from kvproof.spec.exploring import result as results
 from kvproof.spec.exploring.certificate import ENDS
 from kvproof.spec.exploring.jobs import Asked, Done, Job
+from kvproof.spec.exploring.pins import Pin
 from kvproof.spec.exploring.result import Result
 from kvproof.spec.progress import Shown
 from kvproof.spec.report import explored, files, terminal
@@ -123,6 +126,7 @@ def _refuse_nonsense(asked: Asked, out: Path | None, resumed: bool, update: bool
 
 def _perform(work: list[Job], processes: int, out: Path | None, resumed: bool, quiet: bool) -> list[Done]:
     """Do what is not finished yet, and write down what is as soon as it is."""
+    resume.sources()  # as they are now: somebody may change them while the work is done
     before: dict[str, Done] = {}
     pinned = {job.name: resume.pin_of(job) for job in work}
     if resumed and out is not None:
@@ -132,7 +136,7 @@ def _perform(work: list[Job], processes: int, out: Path | None, resumed: bool, q
                 before[job.name] = found
             elif found:
                 click.echo(f"{found}; explored again", err=True)
-    left = [job for job in work if job.name not in before]
+    left = longest_first([job for job in work if job.name not in before], pinned)
     with Shown("explore", len(work), quiet=quiet) as shown:
         for _ in before:
             shown.advance()
@@ -144,6 +148,11 @@ def _perform(work: list[Job], processes: int, out: Path | None, resumed: bool, q
 
         new = {done.job.name: done for done in jobs.perform_all(left, processes, finished, shown.doing)}
     return [before.get(job.name) or new[job.name] for job in work]
+
+
+def longest_first(work: list[Job], pinned: Mapping[str, Pin | None]) -> list[Job]:
+    """Return the jobs in the order in which processes take them: those of unknown size, then the largest graphs."""
+    return sorted(work, key=lambda job: -inf if (pin := pinned[job.name]) is None else -pin.edges)
 
 
 def _update(done: list[Done]) -> list[str]:

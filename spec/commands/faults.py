@@ -13,6 +13,8 @@ from kvproof.spec import faults as registry
 from kvproof.spec import laws, output
 from kvproof.spec.commands.check import wide_console
 from kvproof.spec.exits import UserError
+from kvproof.spec.exploring import kills
+from kvproof.spec.exploring.kills import Kill
 from kvproof.spec.faults.base import Fault
 from kvproof.spec.faults.lengths import LENGTHS
 from kvproof.spec.report import lines
@@ -27,8 +29,9 @@ WIDE = 140
 def command(ids: tuple[str, ...], as_json: bool, write: Path | None) -> None:
     """List every fault: what it does wrong, where it was seen, the laws that must catch it, and how short it gets.
 
-    The last column is the number of actions of the shortest known counterexample (- where none is pinned).
-    An ID says one fault in full. `kvproof check --fault ID` plants one and shows its counterexample.
+    The last columns are the numbers of actions of the shortest counterexample that random walks and shrinking have found, and
+    of the one that the explorer knows to be shortest in its scope (- where none is pinned). An ID says one fault in full.
+    `kvproof check --fault ID` plants one and shows its counterexample, `kvproof explore --fault ID` a shortest one.
     """
     if ids and write is not None:
         raise UserError("--write writes the page of all faults: leave the ids out")
@@ -56,6 +59,7 @@ def chosen(ids: Sequence[str]) -> tuple[Fault, ...]:
 def as_text(fault: Fault) -> str:
     """Return everything that is known about one fault, a line each, its laws with their sentences."""
     actions = LENGTHS.get(fault.id)
+    kill = kills.table().get(fault.id)
     return "\n".join(
         [
             fault.id,
@@ -66,14 +70,20 @@ def as_text(fault: Fault) -> str:
             *(f"  {law}: {laws.by_id(law).sentence}" for law in fault.laws),
             f"scopes where generation finds it, the fastest first: {', '.join(fault.scopes)}",
             f"shortest known counterexample: {'not pinned' if actions is None else f'{actions} actions'}",
+            f"shortest one in a scope of the explorer: {_said(kill)}",
             f"scenario: docs/semantics.md, section 6, row {fault.id}",
             f"`kvproof check --fault {fault.id}` plants it and shows its counterexample.",
         ]
     )
 
 
+def _said(kill: Kill | None) -> str:
+    return "not pinned" if kill is None else f"{kill.length} actions, by {kill.law} in {kill.scope}"
+
+
 def as_dict(fault: Fault) -> dict[str, object]:
-    """Return what is known about a fault, ready for JSON; ``actions`` is null where no length is pinned."""
+    """Return what is known about a fault, ready for JSON; ``actions`` and ``explorer`` are null where no length is pinned."""
+    kill = kills.table().get(fault.id)
     return {
         "id": fault.id,
         "summary": fault.summary,
@@ -82,6 +92,7 @@ def as_dict(fault: Fault) -> dict[str, object]:
         "replaces": lines.replaced(fault),
         "scopes": list(fault.scopes),
         "actions": LENGTHS.get(fault.id),
+        "explorer": None if kill is None else {"scope": kill.scope, "law": kill.law, "actions": kill.length},
     }
 
 
@@ -95,11 +106,13 @@ def as_table(wide: bool = True) -> Table:
     if wide:
         table.add_column("replaces")
     table.add_column("actions", justify="right")
+    table.add_column("explorer", justify="right")
+    known = kills.table()
     for fault in registry.ALL:
         cells = [fault.id, fault.summary, fault.source, " ".join(fault.laws)]
         if wide:
             cells.append(" ".join(lines.short(place) for place in lines.replaced(fault)))
-        table.add_row(*cells, str(LENGTHS.get(fault.id, "-")))
+        table.add_row(*cells, str(LENGTHS.get(fault.id, "-")), str(known[fault.id].length) if fault.id in known else "-")
     return table
 
 
@@ -110,14 +123,19 @@ def as_markdown() -> str:
         "",
         "Named ways to be wrong ([semantics, section 6](semantics.md)). Each is planted by replacing functions of the model,",
         "or is the value of a profile field; generation must find it, and each of its laws must catch it. `actions` is the",
-        "length of the shortest known counterexample. Written by `kvproof faults --write docs/faults.md`.",
+        "length of the shortest counterexample that random walks and shrinking have found; `explorer` is that of the shortest",
+        "one in a scope of the [explorer](explore.md), which has tried everything shorter there; the engines have scopes of",
+        "their own. Written by `kvproof faults --write docs/faults.md`.",
         "",
-        "| id | what it does wrong | source | laws | replaces | actions |",
-        "|---|---|---|---|---|---|",
+        "| id | what it does wrong | source | laws | replaces | actions | explorer |",
+        "|---|---|---|---|---|---|---|",
     ]
+    known = kills.table()
     for fault in registry.ALL:
         replaced = ", ".join(f"`{lines.short(place)}`" for place in lines.replaced(fault))
         laws = ", ".join(fault.laws)
         actions = LENGTHS.get(fault.id, "-")
-        page.append(f"| {fault.id} | {fault.summary} | {fault.source} | {laws} | {replaced} | {actions} |")
+        kill = known.get(fault.id)
+        found = "-" if kill is None else f"{kill.length} ({kill.law}, {kill.scope})"
+        page.append(f"| {fault.id} | {fault.summary} | {fault.source} | {laws} | {replaced} | {actions} | {found} |")
     return "\n".join(page) + "\n"

@@ -17,7 +17,7 @@ from kvproof.spec.report import lines, markdown, terminal
 @click.option("--replay", is_flag=True, help="Run it again: exit 2 if the law breaks again, 3 if it does not.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print the Markdown form.")
 def command(file: Path, replay: bool, as_markdown: bool) -> ExitCode:
-    """Show the counterexample in FILE, a JSON file that `kvproof check --report DIR` wrote."""
+    """Show the counterexample in FILE, a JSON file that `--report DIR` of `kvproof check` or `kvproof explore` wrote."""
     example = counterexample.read(file)
     console = wide_console()
     if as_markdown:

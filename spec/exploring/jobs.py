@@ -31,16 +31,18 @@ from kvproof.spec.exploring.bounds import Bounds
 from kvproof.spec.exploring.certificate import Certificate, End
 from kvproof.spec.exploring.graph import Graph
 from kvproof.spec.exploring.kills import Kill
-from kvproof.spec.exploring.scopes import Scope
+from kvproof.spec.exploring.scope import Scope
 from kvproof.spec.exploring.search import Explored, Options
 from kvproof.spec.faults import Fault
 from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Evidence
 
 EXPLORER, SAMPLER = examples.EXPLORER, examples.SAMPLER
-RUNS_EVERY = 1024
-"""Of the orbits that end the search tree, every so many's whole run is judged: one costs as much as hundreds of edges."""
+RUNS_EVERY = 512
+"""Of the orbits that end the search tree, the first and every so many's whole run is judged: that costs hundreds of edges."""
 SHRINK_RUNS = 1000
+BATCH = 12
+"""So many searches for faults share a process: most are shorter than its start."""
 
 Doing = Callable[[str], None]
 
@@ -203,7 +205,7 @@ def _example(job: Job, config: Config, options: Options, explored: Explored, eng
     if actions and (engine == SAMPLER or by_run):
         limits = job.bounds.limits(config)
         actions, violation = shrink.shrink(config, actions, violation, options.laws, limits, found.legal, SHRINK_RUNS)
-    return examples.build(
+    example = examples.build(
         config,
         actions,
         violation,
@@ -214,6 +216,9 @@ def _example(job: Job, config: Config, options: Options, explored: Explored, eng
         scope=job.scope.name,
         fault=job.fault,
     )
+    if examples.replay(example, all_laws.ALL).violation is None:
+        raise RuntimeError(f"{job.name}: {example.law} holds when its counterexample is run again: {example.actions}")
+    return example
 
 
 def _asked_at_end(law: str) -> bool:
@@ -246,7 +251,7 @@ def perform_all(
     finished: Callable[[Done], None] = lambda done: None,
     doing: Doing = lambda what: None,
 ) -> list[Done]:
-    """Do all jobs, one process for each and ``processes`` of them at a time; return what they came to, in their order.
+    """Do all jobs, each graph in a process of its own, ``processes`` at a time; return what they came to, in their order.
 
     ``finished`` is told each as soon as it is done, in any order. Raises what a job raised; what else is under way ends.
     """
@@ -265,35 +270,47 @@ def _named(doing: Doing, job: Job) -> Doing:
 
 def _in_processes(work: Sequence[Job], processes: int, finished: Callable[[Done], None], doing: Doing) -> list[Done]:
     context = multiprocessing.get_context("spawn")
-    waiting = list(enumerate(work))
-    running: dict[Connection, tuple[int, BaseProcess]] = {}
+    waiting = batches(work)
+    running: dict[Connection, tuple[list[int], BaseProcess]] = {}
     found: dict[int, Done] = {}
     try:
         while waiting or running:
             while waiting and len(running) < processes:
-                at, job = waiting.pop(0)
+                batch = waiting.pop(0)
                 here, there = context.Pipe()
-                process: BaseProcess = context.Process(target=_serve, args=(job, there), daemon=True)
+                process: BaseProcess = context.Process(target=_serve, args=([work[at] for at in batch], there), daemon=True)
                 process.start()
                 there.close()
-                running[here] = (at, process)
+                running[here] = (batch, process)
             for ready in wait(list(running)):
                 assert isinstance(ready, Connection)
-                at, other = running[ready]
-                message = _received(ready, other, work[at])
+                left, other = running[ready]
+                message = _received(ready, other, work[left[0]])
                 if isinstance(message, str):
-                    _named(doing, work[at])(message)
+                    _named(doing, work[left[0]])(message)
                     continue
-                running.pop(ready)
-                ready.close()
-                other.join()
-                found[at] = message
+                found[left.pop(0)] = message
                 finished(message)
+                if not left:
+                    running.pop(ready)
+                    ready.close()
+                    other.join()
     finally:
         for _, under_way in running.values():
             under_way.terminate()
             under_way.join()
     return [found[at] for at in range(len(work))]
+
+
+def batches(work: Sequence[Job]) -> list[list[int]]:
+    """Return which jobs share a process: a whole graph has one of its own, short searches for faults go together."""
+    found: list[list[int]] = []
+    for at, job in enumerate(work):
+        if job.fault and found and work[found[-1][0]].fault and len(found[-1]) < BATCH:
+            found[-1].append(at)
+        else:
+            found.append([at])
+    return found
 
 
 def _received(connection: Connection, process: BaseProcess, job: Job) -> Done | str:
@@ -311,16 +328,21 @@ def _received(connection: Connection, process: BaseProcess, job: Job) -> Done | 
     return message
 
 
-def _serve(job: Job, connection: Connection) -> None:
-    """Do a job in a process of its own. An interrupt is the parent's to notice: it ends this process."""
+def _serve(work: Sequence[Job], connection: Connection) -> None:
+    """Do jobs in a process of their own. An interrupt is the parent's to notice: it ends this process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(BrokenPipeError):
-        try:
-            connection.send(perform(job, connection.send))
-        except BrokenPipeError:
-            raise
-        except UserError as error:
-            connection.send(error)
-        except Exception:
-            connection.send(RuntimeError(f"{job.name}: {traceback.format_exc()}"))
+        for job in work:
+            connection.send(_done_or_raised(job, connection.send))
         connection.close()
+
+
+def _done_or_raised(job: Job, doing: Doing) -> Done | Exception:
+    try:
+        return perform(job, doing)
+    except BrokenPipeError:  # nobody is there any more
+        raise
+    except UserError as error:
+        return error
+    except Exception:
+        return RuntimeError(f"{job.name}: {traceback.format_exc()}")

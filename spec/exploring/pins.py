@@ -91,7 +91,7 @@ def write(pins: Mapping[str, Pin], file: Path | None = None) -> None:
 
 def as_dict(pin: Pin) -> dict[str, int]:
     """Return the JSON form of a pin."""
-    fields: dict[str, int | None] = msgspec.to_builtins(pin)
+    fields = {field.name: getattr(pin, field.name) for field in attrs.fields(Pin)}
     return {name: value for name, value in fields.items() if value is not None}
 
 

@@ -58,7 +58,7 @@ class Sample:
         here, new = graph.found(canonical.key(world, left), -1, None)
         met, stale = {here}, 0
         while len(done) < self.length and stale < STALE:
-            if new and self.bounds.refusals and not self._refused(world, done):
+            if new and self.bounds.refusals and not self._refused(world, done, tracker):
                 return False
             choices = list(alphabet.enabled(world, left, self.bounds, self.limits))
             if not choices:
@@ -70,7 +70,6 @@ class Sample:
             graph.edges += 1
             found = self.judge.moment(moment, len(done))
             found += rules.violations(moment, True, found, len(done))
-            self.judge.premises[rules.TOTALITY] += 1
             done.append(action)
             if self.counts(found, done, True):
                 return False
@@ -87,11 +86,13 @@ class Sample:
         explored.runs += 1
         return not self.counts(self.judge.run(self.config, done), done, True)
 
-    def _refused(self, world: World, done: list[Action]) -> bool:
+    def _refused(self, world: World, done: list[Action], tracker: wit.Tracker) -> bool:
         """Try what must be refused in a world; False if something is not."""
         for action, _ in disabled.attempts(world, self.limits):
             self.explored.refusals += 1
             moment = judges.attempt(world, action)
+            if moment.refusal is not None:  # what is accepted here is a violation, and shows no situation
+                tracker.observe(moment)
             found = self.judge.moment(moment, len(done))
             found += rules.violations(moment, False, found, len(done))
             self.judge.premises[rules.GUARD] += 1
@@ -139,5 +140,5 @@ def sample(
             if not sampled.run(Random(f"{scope}/{last}"), bool(options.only) or last % WHOLE_EVERY == 0):
                 break
             progress(f"run {number + 1} of {runs}, {len(sampled.explored.graph)} orbits")
-    sampled.explored.premises = dict(judge.premises)
+    sampled.explored.premises = {**judge.premises, rules.TOTALITY: sampled.explored.kinds.total()}
     return sampled.explored, last

@@ -2,34 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from attrs import field, frozen
-
 from kvproof.core import actions as act
-from kvproof.core import config as configs
-from kvproof.core.config import Config, Group
 from kvproof.spec import near
 from kvproof.spec.engines.scope_parts import full
 from kvproof.spec.exits import UserError
 from kvproof.spec.exploring.bounds import Bounds
-
-
-@frozen(slots=True)
-class Scope:
-    """A configuration to explore and the bounds that make its graph finite. ``quick``: part of a quick exploration."""
-
-    name: str
-    groups: tuple[Group, ...]
-    bounds: Bounds
-    settings: Mapping[str, Any] = field(factory=dict)
-    quick: bool = False
-
-    def config(self) -> Config:
-        """Resolve the configuration. Raises ConfigError (only under a planted fault)."""
-        return configs.configure(self.groups, **self.settings)
-
+from kvproof.spec.exploring.scope import Scope as Scope
 
 CATALOGUE: tuple[Scope, ...] = (
     Scope(

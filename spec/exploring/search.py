@@ -75,9 +75,9 @@ class Explored:
 class Options:
     """How to search: the laws, the one law or rule whose violations count ("" for all, bent ones left out), and what is kept.
 
-    ``runs_every``: of the orbits that end the search tree every so many's whole run is judged (0: none); with ``all_runs`` the
-    run to every orbit is, so that laws which look at a whole run break in the shortest one of the search tree. ``kept``: blocks
-    and tokens keep their names, for comparison. ``most_edges`` bounds the search (0: nothing does).
+    ``runs_every``: of the orbits that end the search tree the first and every so many's whole run is judged (0: none); with
+    ``all_runs`` the run to every orbit is, so that laws which look at a whole run break in the shortest one of the search tree.
+    ``kept``: blocks and tokens keep their names, for comparison. ``most_edges`` bounds the search (0: nothing does).
     """
 
     laws: Sequence[Law] = ()
@@ -125,7 +125,8 @@ class Search:
                 level = self._next(level, progress)
                 if explored.end == "edges":
                     break
-        explored.premises = dict(self.judge.premises)
+        # The rule is asked at every edge, whether or not the law of this name is among the laws.
+        explored.premises = {**self.judge.premises, rules.TOTALITY: explored.kinds.total()}
         return explored
 
     def _next(self, level: Sequence[Place], progress: Callable[[str], None]) -> list[Place]:
@@ -174,7 +175,7 @@ class Search:
         position = self.explored.graph.depths[place.orbit]
         found = self.judge.moment(moment, position)
         found += rules.violations(moment, legal, found, position)
-        self.judge.premises[rules.TOTALITY if legal else rules.GUARD] += 1
+        self.judge.premises[rules.GUARD] += not legal
         return not self._counts(found, (moment.action,), place, legal)
 
     def _refused(self, place: Place) -> bool:
@@ -204,7 +205,7 @@ class Search:
         """Judge the whole run to a place behind which nothing new was found; False if a law does not hold on it."""
         self.ended += 1
         every = self.options.runs_every
-        if not every or self.ended % every or self.options.all_runs:
+        if not every or (self.ended - 1) % every or self.options.all_runs:
             return True
         return self._whole_run(place)
 

@@ -10,11 +10,13 @@ from attrs import evolve
 from kvproof.core import actions as act
 from kvproof.core import pool
 from kvproof.spec import check, cli, counterexample
+from kvproof.spec.commands import explore as command
 from kvproof.spec.engines import scope_parts, witnesses
 from kvproof.spec.exploring import jobs, kills, pins, scopes, search
 from kvproof.spec.exploring.bounds import Bounds
 from kvproof.spec.exploring.kills import Kill
-from kvproof.spec.exploring.scopes import Scope
+from kvproof.spec.exploring.pins import Pin
+from kvproof.spec.exploring.scope import Scope
 
 A = Scope(
     "a",
@@ -231,6 +233,12 @@ def test_files_of_other_bounds_or_pins_are_explored_again_and_named(catalogue, c
     assert (tmp_path / "scope-a.json").read_text() != before
 
 
+def test_large_graphs_and_those_of_unknown_size_begin_first():
+    work = [jobs.Job(jobs.Asked(), evolve(A, name=name)) for name in "abcd"]
+    known = {"a": Pin(1, 5, 1), "b": Pin(1, 9, 1), "c": None, "d": Pin(9, 7, 9)}
+    assert [job.name for job in command.longest_first(work, known)] == ["c", "b", "d", "a"]
+
+
 def test_processes_do_not_change_the_result(catalogue, capsys):
     asked = ["--scope", "a", "--scope", "b", "--json"]
     one = explore(capsys, *asked)
@@ -258,9 +266,9 @@ def test_random_runs_say_so(catalogue, capsys):
 def test_a_random_run_that_finds_a_fault_is_found_again_by_its_own_seed(catalogue, capsys):
     code, out, _ = explore(capsys, "--scope", "b", "--fault", "M-LRU-1", "--random", 50)
     assert code == 2
-    command = last_line(out)
-    assert command.startswith("kvproof explore --fault M-LRU-1 --law PC-8 --scope b --random 1 --seed ")
-    code, again, _ = explore(capsys, *command.split()[2:])
+    line = last_line(out)
+    assert line.startswith("kvproof explore --fault M-LRU-1 --law PC-8 --scope b --random 1 --seed ")
+    code, again, _ = explore(capsys, *line.split()[2:])
     assert code == 2
     assert again.partition("does not hold")[2] == out.partition("does not hold")[2]
 
