@@ -1,6 +1,6 @@
-"""Scopes of exploration without a host tier: between them they show every situation of the device side.
+"""Scopes of exploration without a host tier; together they are to show every situation of the device side.
 
-Each is narrow: blocks of one to four tokens, a pool that is soon full, two requests at most, and disturbances by budgets. A name
+Each is narrow: blocks of one to four tokens, a pool that is soon full, two requests at most, disturbances by budgets. A name
 lists the groups as in the check's scopes (w: sliding window, c: chunked local, st: stable Mamba, x: scratch, r: replicated,
 +k: speculative blocks), the ranks, then what the scope is about.
 """
@@ -41,19 +41,19 @@ SCOPES: tuple[Scope, ...] = (
         },
         quick=True,
     ),
-    # One group and a pool of three blocks: free queue, key map, contexts, and every disturbance of an idle engine.
+    # One group and a pool of four blocks: free queue, key map, contexts, and every disturbance of an idle engine.
     Scope(
         "fa1-contexts",
         (full(1),),
         Bounds(
-            ("aa",),
+            ("aaa",),
             submits=2,
             outputs=0,
             alphabet=(0,),
             contexts=(0, 1),
             at_most={act.ResetCache: 1, act.EvictBlocks: 1},
         ),
-        {"max_model_len": 4, "num_blocks": 4, "max_running": 2, "events": True},
+        {"max_model_len": 5, "num_blocks": 5, "max_running": 2, "events": True},
         quick=True,
     ),
     # EAGLE under a sparse retention: windows, pinned junctions, checkpoints inside a chunk.
