@@ -1,4 +1,4 @@
-"""The faults that need no host tier: the shortest counterexample to each, and those without one yet.
+"""Faults that need no host tier: the shortest counterexample to each, and those without one yet.
 
 Lengths are those of a breadth-first search by the laws of a fault in its scope: no shorter run of that scope breaks the law.
 """
@@ -145,4 +145,4 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "M-PUB-170": ("fa4", "open: looked for in the scopes nearest to it, up to 12,000 edges"),
     "M-PUB-134": ("fa4-c4", "open: looked for in the scopes nearest to it, up to 12,000 edges"),
 }
-"""Faults that were found in no scope of the catalogue: the scope of the check where generation finds them, and what they need."""
+"""Faults found in no scope of the catalogue: the scope of the check where generation finds them, and what they need."""
