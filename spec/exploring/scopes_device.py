@@ -140,6 +140,7 @@ SCOPES: tuple[Scope, ...] = (
             failures=True,
             refusals=True,
             at_most={act.Preempt: 1},
+            depth=26,
         ),
         {
             "hash_block_size": 1,
