@@ -74,6 +74,7 @@ def _request(out: list[int], labels: Labels, request: Request) -> None:
     out += (
         labels.requests[request.request],
         labels.nodes[request.tip],
+        labels.contexts[request.context],  # the root of the tip says it, too, unless a fault loses it
         request.num_tokens,
         request.num_prompt,
         request.skip_reading,

@@ -187,7 +187,10 @@ class Search:
         """Try what must be refused in a place; False if something is not."""
         for action, _ in disabled.attempts(place.world, self.limits):
             self.explored.refusals += 1
-            if not self._judged(place, judges.attempt(place.world, action), False):
+            moment = judges.attempt(place.world, action)
+            if moment.refusal is not None:  # what is accepted here is a violation, and shows no situation
+                self._observe(place, moment)
+            if not self._judged(place, moment, False):
                 return False
         return True
 
