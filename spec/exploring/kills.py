@@ -48,8 +48,11 @@ def unpinned() -> tuple[Fault, ...]:
 def options(ids: Sequence[str], most_edges: int = 0) -> Options:
     """Return how the explorer looks for a fault by its laws: nothing else ends the search.
 
-    A law that looks at whole runs alone is asked about the run to every orbit, since none of its moments would show anything.
+    Laws that look at whole runs alone are asked only where the fault has no other, and then about the run to every orbit, since
+    none of its moments would show anything.
     """
-    judged = [law for law in all_laws.ALL if law.id in ids]
-    by_run = any(law.check is None and law.check_config is None and law.check_end is None for law in judged)
-    return Options(laws=judged, only=tuple(ids), all_runs=by_run, most_edges=most_edges)
+    known = [law for law in all_laws.ALL if law.id in ids]
+    judged = [law for law in known if law.check or law.check_config or law.check_end]
+    by_run = not judged
+    judged = judged or known
+    return Options(laws=judged, only=tuple(law.id for law in judged), all_runs=by_run, most_edges=most_edges)

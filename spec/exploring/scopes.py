@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from kvproof.core import actions as act
 from kvproof.spec import near
-from kvproof.spec.engines.scope_parts import full
 from kvproof.spec.exits import UserError
-from kvproof.spec.exploring import scopes_host
-from kvproof.spec.exploring.bounds import Bounds
+from kvproof.spec.exploring import scopes_device, scopes_host
 from kvproof.spec.exploring.scope import Scope as Scope
 
-CATALOGUE: tuple[Scope, ...] = (
-    Scope(
-        "fa1",
-        (full(1),),
-        Bounds(("aa", "ab"), submits=2, outputs=1, chunks="every", at_most={act.Preempt: 1, act.Withdraw: 1}),
-        {"max_model_len": 4, "num_blocks": 4, "max_running": 2},
-        quick=True,
-    ),
-    *scopes_host.SCOPES,
-)
-"""The default scopes, the quick ones first."""
+CATALOGUE: tuple[Scope, ...] = (*scopes_device.SCOPES, *scopes_host.SCOPES)
+"""The default scopes."""
 
 
 def by_name(name: str) -> Scope:

@@ -39,7 +39,6 @@ SCOPES: tuple[Scope, ...] = (
             "append_expansion": 2,
             "events": True,
         },
-        quick=True,
     ),
     # One group and a pool of four blocks: free queue, key map, contexts, and every disturbance of an idle engine.
     Scope(
@@ -73,6 +72,7 @@ SCOPES: tuple[Scope, ...] = (
             "checkpoint_alignment": 1,
             "events": True,
         },
+        quick=True,
     ),
     # Two ranks: hits inside an attention block, two attention sizes, two Mamba sizes under one clipping unit.
     Scope(
@@ -127,6 +127,7 @@ SCOPES: tuple[Scope, ...] = (
             "max_running": 1,
             "events": True,
         },
+        quick=True,
     ),
     # A connector whose tokens may not arrive, beside divergent hits and late outputs.
     Scope(

@@ -38,6 +38,7 @@ SCOPES: tuple[Scope, ...] = (
             at_most={act.ResetHost: 1, act.ReadCounters: None, act.Preempt: None, act.ResetCache: None},
         ),
         {"max_model_len": 4, "num_blocks": 4, "max_running": 1, "offload": Offload(num_blocks=4, store_submission="next_step")},
+        quick=True,
     ),
     # Two steps in flight and another connector, whose tokens do not arrive; loads wait for the steps before them.
     Scope(
@@ -49,7 +50,7 @@ SCOPES: tuple[Scope, ...] = (
             live=2,
             failures=True,
             stores="prompt",
-            depth=41,
+            depth=39,
             at_most={act.EvictBlocks: 1, act.Finish: 1},
         ),
         {
