@@ -271,8 +271,10 @@ class Shadow:
             hidden: dict[str, Any] = {} if Shows.TABLES in shows else {"tables": None}
             hidden |= {} if Shows.INTERNALS in shows else {"num_cached": None}
             shown = evolve(shown, requests={name: evolve(said, **hidden) for name, said in shown.requests.items()})
-        if shown.rows is not None and Shows.ROWS not in shows:
-            shown = evolve(shown, rows=None)
+        for name, capability in SHOWN_BY.items():
+            if capability not in shows and getattr(shown, name) is not None:
+                unshown: dict[str, Any] = {name: None}
+                shown = evolve(shown, **unshown)
         if shown.host is not None:
             shown = evolve(shown, host=self._declared_host(shown.host))
         return shown
@@ -442,6 +444,14 @@ def _check_form(action: Action, observation: Observation) -> None:
                 f"{type(action).__name__}: {what} is {value!r}, a {getattr(kind, '__name__', 'Mapping')} is needed"
             )
 
+
+SHOWN_BY: dict[str, Shows] = {
+    "rows": Shows.ROWS,
+    "copies": Shows.COPIES,
+    "handoffs": Shows.HANDOFFS,
+    "deferred": Shows.TABLES,
+}
+"""The capability that shows a part of a state by itself."""
 
 DECLARED: dict[Shows, Callable[[State, Config], bool]] = {
     Shows.TABLES: lambda state, config: (
