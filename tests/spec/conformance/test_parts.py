@@ -1,8 +1,8 @@
-"""The parts of the oracle one by one: what is hidden, what is followed, and what is taken over from what is shown."""
+"""The parts of the oracle one by one: what is hidden, what is a guess, and what a verdict is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,49 +11,20 @@ from attrs import evolve, fields_dict
 from kvproof.core import actions as act
 from kvproof.core.actions import Action
 from kvproof.core.errors import ContractBroken
-from kvproof.core.offload.state import Host, Load, PendingHit, Queued, Stage, Store, Track
 from kvproof.core.records import Record
-from kvproof.core.world import DeferredFree, GroupState, Status, World
+from kvproof.core.world import Status, World
 from kvproof.spec import judge, laws
-from kvproof.spec.conformance import answers, override, predict, shadow
+from kvproof.spec.conformance import shadow
 from kvproof.spec.conformance.adapter import HostState, Key, Observation, PoolState, RequestState, Shows, State, Transfer
-from kvproof.spec.conformance.differences import Noting
 from kvproof.spec.conformance.hidden import is_hidden, what_of
 from kvproof.spec.conformance.masks import BYTES, INTERNALS, PLAN, Mask
 from kvproof.spec.conformance.oracle import OF_THE_COUNT, Oracle, Verdict
-from kvproof.spec.conformance.override import Overriding
-from kvproof.spec.conformance.reading import Reader
 from kvproof.spec.conformance.reference import ALL, ModelAdapter
 from kvproof.spec.conformance.shadow import Shadow
 from kvproof.spec.engines import scopes
+from kvproof.spec.ground_host import host_of
 from kvproof.spec.laws.base import Evidence, Law, Moment
-from tests.spec.conformance.following import walk
-
-CONFIG = scopes.by_name("fa4-m4-n2-host").config()
-LAZY = scopes.by_name("fa4-m8-n2-lazy").config()
-MOMENTS = [seen.followed for seen in walk(ModelAdapter(), "fa4-m4-n2-host", "e2", 400, laws=()).seen]
-"""A run with a host tier, nothing hidden."""
-
-
-def host_of(world: World) -> Host:
-    assert world.host is not None
-    return world.host
-
-
-def first(true: Callable[[World], object]) -> World:
-    """The first world of the run of which something is true."""
-    return next(moment.after for moment in MOMENTS if true(moment.after))
-
-
-def moment_of(action: type[Action], true: Callable[[Record], object] = bool) -> Moment:
-    """The first moment of an action that was performed and of whose record something is true."""
-    return next(one for one in MOMENTS if isinstance(one.action, action) and one.record is not None and true(one.record))
-
-
-def record_of(moment: Moment) -> Record:
-    assert moment.record is not None
-    return moment.record
-
+from tests.spec.conformance.moments import CONFIG, NOTHING_ELSE, SUBMIT, first, followed, moments, performed
 
 # --- what is hidden -----------------------------------------------------------------------------------------------------
 
@@ -70,9 +41,9 @@ FOLLOWS = {
 
 def test_with_nothing_shown_a_record_says_only_what_follows_from_the_actions() -> None:
     mask, empty = Mask.of(CONFIG, ()), Record("")
-    told = {type(moment.action) for moment in MOMENTS if moment.record is not None}
+    told = {type(moment.action) for moment in moments() if moment.record is not None}
     assert {act.Allocate, act.Drain, act.BuildMetadata, act.Execute, act.LookupExternal, act.CompleteLoad} <= told
-    for moment in MOMENTS:
+    for moment in moments():
         if moment.record is None:
             continue
         seen, name = mask.record(moment.action, moment.record), type(moment.action).__name__
@@ -107,11 +78,11 @@ def test_an_admission_that_something_else_tells_is_told_and_nothing_beside_it() 
 
 
 def test_what_a_forward_reads_is_hidden_without_copies() -> None:
-    moment = moment_of(act.Execute, lambda record: record.reads)
+    moment, record = performed(act.Execute, lambda record: record.reads)
     for hidden in (Shows.TABLES, Shows.COPIES, Shows.TRANSFERS):
-        seen = Mask.of(CONFIG, ALL - {hidden}).record(moment.action, record_of(moment))
+        seen = Mask.of(CONFIG, ALL - {hidden}).record(moment.action, record)
         assert what_of(seen.reads) == hidden.value  # type: ignore[arg-type]
-    assert Mask.of(CONFIG, ALL).record(moment.action, record_of(moment)) is moment.record
+    assert Mask.of(CONFIG, ALL).record(moment.action, record) is moment.record
 
 
 def test_in_which_order_keys_were_entered_only_tables_tell() -> None:
@@ -157,19 +128,6 @@ def parts(world: World) -> dict[str, bool]:
         INTERNALS: is_hidden(world.requests[0].groups[0].partial_index),
         BYTES: is_hidden(world.contents),
     }
-
-
-def followed(shows: Iterable[Shows] = ALL) -> tuple[ModelAdapter, Shadow]:
-    """An adapter and a shadow behind the submission of one request."""
-    adapter = ModelAdapter(shows=frozenset(shows))
-    adapter.start(CONFIG)
-    follower = Shadow(CONFIG, adapter.shows)
-    follower.observe(SUBMIT, adapter.perform(SUBMIT))
-    return adapter, follower
-
-
-SUBMIT = act.Submit(0, (0, 1, 0, 1, 1, 0, 0, 1, 1))
-NOTHING_ELSE = {"events": ()}
 
 
 def test_after_a_forward_that_the_model_refuses_no_bytes_are_known() -> None:
@@ -228,6 +186,25 @@ def test_what_an_answer_leaves_out_is_known_only_where_nothing_differs_and_all_o
     assert repr(taken(ALL - {Shows.KEYS}, {})) == "<hidden: Allocate.taken>"
 
 
+@pytest.mark.parametrize("hidden", [Shows.TABLES, Shows.KEYS, Shows.REFERENCES])
+def test_the_own_bookkeeping_is_known_only_where_all_that_it_follows_from_is_shown(hidden: Shows) -> None:
+    world = first(lambda world: world.requests)
+    state = Mask.of(CONFIG, ALL - {hidden}).world(world).requests[0].groups[0]
+    assert repr(state.partial_index) == f"<hidden: {hidden.value}>"
+
+
+def test_an_answer_says_nothing_of_reads_where_the_bytes_are_not_followed() -> None:
+    adapter, follower = followed(ALL - {Shows.COPIES})
+    steps = (act.BeginStep(), act.Lookup(0), act.Allocate(0, 8), act.Drain(), act.BuildMetadata(), act.Dispatch())
+    for action in steps:
+        follower.observe(action, adapter.perform(action))
+    part = act.Execute(CONFIG.parts[0])
+    shown = adapter.perform(part)
+    seen = follower.observe(part, evolve(shown, result={**shown.result, "reads": ((0, 1, 2, 3, 4),)}))
+    assert seen.differences == ()
+    assert is_hidden(seen.moment.record and seen.moment.record.reads)
+
+
 # --- what is not declared -----------------------------------------------------------------------------------------------
 
 
@@ -262,18 +239,52 @@ def test_what_is_not_declared_is_not_looked_at() -> None:
 
 
 def test_an_admission_that_nothing_tells_is_a_guess_for_the_rest_of_the_run() -> None:
-    config = scopes.by_name("fa4-m4-n2-tight").config()
-    follower = Shadow(config, ())
-    free = len(follower.world.pool.free)
-    tokens = tuple(number % 2 for number in range(4 * config.dcp_size * (free // 2)))
-    for action in (act.Submit(0, tokens, skip_reading=True), act.BeginStep(), act.Lookup(0)):
-        follower.observe(action, Observation())
-        assert not follower.guess
-    follower.observe(act.Allocate(0, len(tokens)), Observation())
+    """Five blocks are free: two are twice there, four are not. What was judged before does not hold any more."""
+    for amount, guess in ((8, ""), (20, "admission")):
+        oracle = Oracle([_law(lambda _: [])], scopes.by_name("fa4-m4-n2-tight").config(), ())
+        tokens = tuple(number % 2 for number in range(21))
+        for action in (act.Submit(0, tokens, skip_reading=True), act.BeginStep(), act.Lookup(0)):
+            oracle.observe(action, Observation())
+        assert oracle.shadow.guess == ""
+        assert oracle.finding("XX-1").verdict is Verdict.HOLDS
+        oracle.observe(act.Allocate(0, amount), Observation())
+        assert oracle.shadow.guess == guess
+        seen, _ = oracle.observe(act.Drain(), Observation())
+        assert oracle.shadow.guess == guess
+        assert is_hidden(seen.moment.after) == bool(guess)
+        assert oracle.finding("XX-1").verdict is (Verdict.UNDETERMINED if guess else Verdict.HOLDS)
+
+
+def test_a_hit_that_is_adopted_and_not_shown_is_a_guess() -> None:
+    for skip in (True, False):
+        follower = Shadow(CONFIG, (Shows.ADMISSION,))
+        for action in (evolve(SUBMIT, skip_reading=skip), act.BeginStep(), act.Lookup(0)):
+            follower.observe(action, Observation())
+        assert follower.guess == ""
+        follower.observe(act.Allocate(0, 8), Observation({"admitted": True}))
+        assert follower.guess == ("" if skip else "hits")
+
+
+def test_whom_a_failed_output_takes_its_blocks_from_is_a_guess() -> None:
+    adapter, follower = followed(ALL - {Shows.ADMISSION})
+    steps = (act.BeginStep(), act.Lookup(0), act.Allocate(0, 8), act.Drain(), act.BuildMetadata(), act.Dispatch())
+    for action in (*steps, *(act.Execute(part) for part in CONFIG.parts)):
+        assert follower.observe(action, adapter.perform(action)).moment.refusal is None
+    assert follower.guess == ""
+    follower.observe(act.Output(0, failed=True), evolve(adapter.perform(act.Dispatch()), refusal=None, result=NOTHING_ELSE))
     assert follower.guess == "admission"
-    seen = follower.observe(act.Drain(), Observation())
-    assert follower.guess == "admission"
-    assert is_hidden(seen.moment.after)
+
+
+def test_behind_an_admission_that_the_model_puts_off_plan_and_internals_are_not_known() -> None:
+    adapter, follower = followed()
+    for action in (act.BeginStep(), act.Lookup(0)):
+        follower.observe(action, adapter.perform(action))
+    pool = follower.world.pool
+    follower.world = evolve(follower.world, pool=evolve(pool, free=()))  # nothing is free: even leniently it would wait
+    seen = follower.observe(act.Allocate(0, 8), adapter.perform(act.Allocate(0, 8)))
+    assert "admitted" in [difference.what for difference in seen.differences]
+    assert parts(seen.moment.after) == {PLAN: True, INTERNALS: True, BYTES: False}
+    assert seen.moment.after.requests[0].status is Status.RUNNING
 
 
 def test_a_status_tells_an_admission_only_of_who_did_not_run() -> None:
@@ -316,6 +327,8 @@ def test_whether_an_id_may_be_used_again_only_transfers_tell() -> None:
         host = HostState(PoolState(), loads=(), stores=()) if shows else None
         seen = Shadow(CONFIG, shows).observe(SUBMIT, evolve(said, state=State(host=host)))
         assert is_hidden(seen.moment.refusal) == hidden
+    looked = Shadow(CONFIG, ALL - {Shows.HITS}, partial=True).observe(act.LookupExternal(0, 0), said)
+    assert is_hidden(looked.moment.refusal)
     seen = Shadow(scopes.by_name("fa4").config(), ()).observe(SUBMIT, said)
     assert type(seen.moment.refusal) is ContractBroken
 
@@ -364,213 +377,3 @@ def test_only_what_is_bendable_is_excused_by_a_profile() -> None:
         oracle = Oracle([broken], CONFIG, ())
         oracle.observe(SUBMIT, Observation())
         assert oracle.finding("XX-1").verdict is verdict
-
-
-# --- what is taken over -------------------------------------------------------------------------------------------------
-
-
-def overridden(world: World, before: World, **shown: Any) -> Host:
-    """The host side of a world with some of its parts replaced by what is shown."""
-    return host_of(Overriding(Reader.of(CONFIG, 0)).state(world, State(host=HostState(**shown)), Noting(), before))
-
-
-def test_stores_that_wait_count_as_being_in_flight() -> None:
-    world = MOMENTS[0].after
-    queued = evolve(world, host=evolve(host_of(world), queued=(Queued((3,), (2,), None),), in_flight=(3,)))
-    assert overridden(queued, world, queued=()).in_flight == ()
-    assert overridden(world, world, queued=(Transfer((4,), (1,)),)).in_flight == (4,)
-
-
-def test_a_number_that_was_only_predicted_is_not_used_up() -> None:
-    """The model stores and loads in this step and the implementation does not: its next step has the same numbers."""
-    world = MOMENTS[0].after
-    host = host_of(world)
-    store, load = Store(host.next_store, (3,), (2,), None), Load(0, (4,), (1,), host.next_load, Stage.BUILT)
-    predicted = evolve(
-        world,
-        host=evolve(host, stores=(store,), loads=(load,), next_store=host.next_store + 1, next_load=host.next_load + 1),
-    )
-    shown = overridden(predicted, world, stores=(), loads=())
-    assert (shown.next_store, shown.next_load) == (host.next_store, host.next_load)
-    shown = overridden(predicted, world, stores=(Transfer((3,), (2,), event=host.next_store + 4),))
-    assert (shown.next_store, shown.next_load) == (host.next_store + 5, host.next_load + 1)
-
-
-def test_how_far_a_transfer_has_come_is_what_is_shown() -> None:
-    world = MOMENTS[0].after
-    store, load = Store(0, (3,), (2,), None), Load(0, (4,), (1,), 0, Stage.BUILT)
-    predicted = evolve(world, host=evolve(host_of(world), stores=(store,), loads=(load,)))
-    shown = overridden(
-        predicted,
-        world,
-        stores=(Transfer((3,), (2,), event=0, acks=1),),
-        loads=(Transfer((4,), (1,), event=0, request=0, finished=True),),
-    )
-    assert [one.acks for one in shown.stores] == [1]
-    assert [one.finished for one in shown.loads] == [True]
-
-
-def test_cursors_are_those_that_are_shown_also_of_who_is_not_predicted() -> None:
-    world = MOMENTS[0].after
-    predicted = evolve(world, host=evolve(host_of(world), tracks=(Track(0, (0, 0), (7,)), Track(1, (2, 2)))))
-    shown = overridden(predicted, world, cursors={0: (1, 1), 5: (3, 0)})
-    assert shown.tracks == (Track(0, (1, 1), (7,)), Track(5, (3, 0)))
-
-
-def test_frees_that_wait_are_those_that_are_shown() -> None:
-    overriding = Overriding(Reader.of(CONFIG, 0))
-    known = DeferredFree(3, ((1, 2), (4,)))
-    world = evolve(MOMENTS[0].after, deferred=(known, DeferredFree(4, ((5,),))))
-    shown = State(deferred=((3, (1, 2, 4)), (6, (7, 8))))
-    assert overriding.state(world, shown, Noting(), world).deferred == (known, DeferredFree(6, ((7, 8),)))
-
-
-def test_no_more_of_a_shorter_table_is_registered_than_there_is() -> None:
-    state = GroupState((1, 2, 3), num_cached=3)
-    assert override.with_table(state, (1,)) == GroupState((1,), num_cached=1)
-    assert override.with_table(state, (1, 2, 3, 4)).num_cached == 3
-
-
-def test_a_free_queue_begins_in_another_order_and_not_with_other_blocks() -> None:
-    pool = MOMENTS[0].before.pool
-    turned = pool.free[::-1]
-    assert override.reordered(pool, turned).free == turned
-    assert override.reordered(pool, turned[1:]) is pool
-    assert override.reordered(pool, (*turned[1:], turned[1])) is pool
-
-
-def test_references_of_the_host_are_counted_anew() -> None:
-    world = first(lambda world: any(host_of(world).pool.ref))
-    host = host_of(world)
-    wrong = evolve(world, host=evolve(host, pool=evolve(host.pool, ref=(0,) * len(host.pool.ref))))
-    assert host_of(override.recounted(wrong, False, True)).pool.ref == host.pool.ref
-    assert override.recounted(wrong, False, False) is wrong
-
-
-def test_blocks_that_nobody_holds_any_more_become_free() -> None:
-    pool = MOMENTS[0].before.pool
-    assert override.requeued(evolve(pool, free=pool.free[2:])).free == (*pool.free[2:], *pool.free[:2])
-
-
-# --- what is answered ---------------------------------------------------------------------------------------------------
-
-
-def test_the_hit_and_the_junction_are_those_of_the_answer() -> None:
-    _, follower = followed()
-    record = Record("Lookup", local=4, lists=((1,), (2,)), junction=8)
-    world = answers.taken_in(follower.world, act.Lookup(0), record, {"local": 4})
-    assert world.hit is not None
-    assert (world.hit.local, world.hit.lists, world.requests[0].junction) == (4, ((1,), (2,)), 8)
-
-
-def test_what_a_drain_hands_out_is_what_the_step_has() -> None:
-    moment = moment_of(act.Drain)
-    record = Record("Drain", copies=((0, 1, 2),), handoffs=((0, 1, 2, 4),), zeroed=(5,))
-    assert record.handoffs != moment.after.plan.drained
-    changed = {"copies": record.copies, "handoffs": record.handoffs, "zeroed": record.zeroed}
-    plan = answers.taken_in(moment.after, act.Drain(), record, changed).plan
-    assert (plan.copies, plan.drained, [block for _, block in plan.zero]) == (record.copies, record.handoffs, [5])
-    assert answers.taken_in(moment.after, act.Drain(), record, {}) is moment.after
-
-
-def test_a_store_is_the_one_that_the_worker_is_told() -> None:
-    """It replaces the predicted one, and takes up what waited."""
-    moment = moment_of(act.BuildMetadata, lambda record: len(record.store_device) > 1)
-    told = evolve(
-        record_of(moment), store_device=record_of(moment).store_device[:1], store_host=record_of(moment).store_host[:1]
-    )
-    host = host_of(answers.taken_in(moment.after, act.BuildMetadata(), told, {"store_device": told.store_device}))
-    (store,) = [store for store in host.stores if store.event == told.store_event]
-    assert (store.device, store.host) == (told.store_device, told.store_host)
-    assert host.queued == ()
-
-
-def test_a_pair_that_the_worker_is_not_told_of_is_not_loaded() -> None:
-    moment = moment_of(act.BuildMetadata, lambda record: len(record.load_device) > 1)
-    told = evolve(record_of(moment), load_device=record_of(moment).load_device[:-1], load_host=record_of(moment).load_host[:-1])
-    host = host_of(answers.taken_in(moment.after, act.BuildMetadata(), told, {"load_device": told.load_device}))
-    copied = [block for load in host.loads if load.event == told.load_event for block in load.device]
-    assert sorted(copied) == sorted(told.load_device)
-
-
-def test_a_host_hit_is_pinned_as_it_is_answered() -> None:
-    moment = moment_of(act.LookupExternal, lambda record: record.external)
-    action, record = moment.action, record_of(moment)
-    assert isinstance(action, act.LookupExternal)
-
-    def pinned(answer: Record, after: World) -> list[PendingHit]:
-        pending = host_of(answers.taken_in(after, action, answer, {"external": answer.external})).pending
-        return [hit for hit in pending if hit.request == action.request]
-
-    assert pinned(evolve(record, external=0, lists=()), moment.after) == []
-    more = evolve(record, external=record.external + 4)
-    assert [hit.length for hit in pinned(more, moment.after)] == [more.external]
-    assert [hit.length for hit in pinned(more, moment.before)] == [more.external]
-
-
-def test_a_load_asks_for_the_copies_of_the_answer() -> None:
-    moment = moment_of(act.Allocate, lambda record: record.pairs)
-    fewer = evolve(record_of(moment), pairs=record_of(moment).pairs[:-1])
-    action = moment.action
-    assert isinstance(action, act.Allocate)
-    host = host_of(answers.taken_in(moment.after, action, fewer, {"pairs": fewer.pairs}))
-    (load,) = [load for load in host.loads if load.request == action.request]
-    assert (load.device, load.host) == (tuple(row[2] for row in fewer.pairs), tuple(row[3] for row in fewer.pairs))
-
-
-# --- what is predicted --------------------------------------------------------------------------------------------------
-
-
-def test_the_model_stores_where_the_implementation_does() -> None:
-    moment = moment_of(act.BuildMetadata, lambda record: record.store_host)
-    free = [block for block in host_of(moment.before).pool.free if block not in record_of(moment).store_host]
-    wanted = tuple(free[-len(record_of(moment).store_host) :])
-    tried = predict.predict(moment.before, moment.action, predict.Hints({"store_host": wanted}))
-    assert record_of(tried).store_host == wanted
-    assert type(host_of(tried.after).pool.free) is tuple
-
-
-def test_a_lazy_walk_comes_over_what_was_stored_from_the_beginning() -> None:
-    lazy = next(
-        one.after
-        for one in (seen.followed for seen in walk(ModelAdapter(), "fa4-m8-n2-lazy", "e2", 200, laws=()).seen)
-        if one.after.host is not None and one.after.host.cursor != -1 and len(one.after.pool.free) > 3
-    )
-    stored = (lazy.pool.free[2], lazy.pool.free[0], 10**6)
-    over = predict.walked_over(lazy, host_of(lazy), stored)
-    assert (over.pool.free, host_of(over).cursor) == (stored[:2], -1)
-    eager = MOMENTS[-1].after
-    assert predict.walked_over(eager, host_of(eager), stored) is eager
-
-
-def test_no_block_is_taken_twice() -> None:
-    assert predict.distinct((1, 2), {1: 5, 2: 5}) == (5, 2)
-    assert predict.distinct((1, 2, 3), {1: 2}) == (2, 1, 3)
-    assert predict.distinct((1, 2), {1: 7, 2: 8}) == (7, 8)
-
-
-def test_an_allocation_that_was_admitted_anyway_is_predicted_without_what_it_waited_for() -> None:
-    """Reserved blocks, and what the same plan registered; what was registered stays so."""
-    _, follower = followed()
-    world = follower.world
-    for action in (act.BeginStep(), act.Lookup(0)):
-        world = judge.attempt(world, action).after
-    world = evolve(world, plan=evolve(world.plan, cached=((1, 1, 0),)))
-    allocate = act.Allocate(0, 8, reserved=CONFIG.num_blocks)
-    assert record_of(judge.attempt(world, allocate)).admitted is False
-    tried = predict.leniently(world, allocate, predict.Hints({}))
-    assert record_of(tried).admitted is True
-    assert tried.before is world
-    assert tried.after.plan.cached[0] == (1, 1, 0)
-    assert (1, 1, 0) not in tried.after.plan.cached[1:]
-    assert tried.after.config is world.config
-
-
-def test_a_placeholder_is_no_block_that_was_taken() -> None:
-    """A table that has one where the model has a block says nothing of what was taken there."""
-    moment = moment_of(act.Allocate, lambda record: record.taken)
-    action = moment.action
-    assert isinstance(action, act.Allocate)
-    (request,) = [live for live in moment.after.requests if live.request == action.request]
-    nulls = tuple(tuple(0 for _ in state.table) for state in request.groups)
-    assert predict.taken_instead(moment, action, predict.Hints({}, nulls)) == ()
