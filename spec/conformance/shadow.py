@@ -205,7 +205,7 @@ class Shadow:
         """Tell whether an allocation was admitted, by its answer, status or tables; None if none of them says so."""
         if not isinstance(action, act.Allocate) or observation.refusal is not None:
             return None
-        known = admitted_by(self.world, action, observation)
+        known = admitted_by(self.world, action, evolve(observation, result=self._result(action, observation)))
         if known is not None or Shows.ADMISSION in self.shows:
             return known
         said = (self._declared(observation.state).requests or {}).get(action.request)

@@ -303,6 +303,26 @@ def test_a_status_tells_an_admission_only_of_who_did_not_run() -> None:
     assert told(running, "running") is None
 
 
+@pytest.mark.parametrize("said", [True, False])
+def test_an_answer_that_is_not_declared_tells_no_admission(said: bool) -> None:
+    """Tables are declared, and they tell; with nothing declared it stays a guess."""
+    adapter, follower = ModelAdapter(shows=frozenset({Shows.TABLES})), Shadow(CONFIG, {Shows.TABLES})
+    adapter.start(CONFIG)
+    for action in (evolve(SUBMIT, skip_reading=True), act.BeginStep(), act.Lookup(0)):
+        follower.observe(action, adapter.perform(action))
+    shown = adapter.perform(act.Allocate(0, 8))
+    seen = follower.observe(act.Allocate(0, 8), evolve(shown, result={"admitted": said}))
+    assert (follower.guess, seen.differences) == ("", ())
+    assert seen.moment.record is not None
+    assert seen.moment.record.admitted is True
+    bare = Shadow(scopes.by_name("fa4-m4-n2-tight").config(), ())
+    tokens = tuple(number % 2 for number in range(21))
+    for action in (act.Submit(0, tokens, skip_reading=True), act.BeginStep(), act.Lookup(0)):
+        bare.observe(action, Observation())
+    bare.observe(act.Allocate(0, 20), Observation({"admitted": said}))
+    assert bare.guess == "admission"
+
+
 def test_an_allocation_that_is_put_off_changes_nothing_whatever_the_model_makes_of_it() -> None:
     """Admitted by the model, or refused by it (nothing was looked up)."""
     for looked in (True, False):
