@@ -18,7 +18,7 @@ from kvproof.core.config import Config
 from kvproof.core.errors import ConfigError
 from kvproof.core.world import Phase, World
 from kvproof.spec.conformance import certainty, settings
-from kvproof.spec.conformance.adapter import Shows, Unsupported
+from kvproof.spec.conformance.adapter import AdapterError, Shows, Unsupported
 from kvproof.spec.conformance.differences import Difference
 from kvproof.spec.conformance.hidden import NotShown, guessed
 from kvproof.spec.conformance.isolation import Died, Direct, Isolated
@@ -127,6 +127,8 @@ class Search:
     counted: Counter[tuple[str, str, tuple[Setting, ...]]] = field(factory=Counter, init=False)
     explainer: Explainer = field(factory=Explainer, init=False)
     hangs: int = field(default=0, init=False)
+    halted: str = field(default="", init=False)
+    """Why nothing more can be tried: what the adapter shows cannot be judged. Empty as long as it can."""
 
     def __attrs_post_init__(self) -> None:
         adapter = self.adapter
@@ -135,7 +137,7 @@ class Search:
     # --- scopes -------------------------------------------------------------------------------------------------------
 
     def scope(self, scope: Scope) -> Searched:
-        """Search in one scope. Raises AdapterError."""
+        """Search in one scope. Raises AdapterError if nothing was refuted before; else the search is ``halted``."""
         searched = Searched(scope)
         try:
             config = settings.configured(scope.config(), self.declared)
@@ -161,6 +163,11 @@ class Search:
         except Died as died:
             self.hangs += died.how == HUNG
             self._note(scope, config, (), self._stillborn(judging, died), True)
+        except AdapterError as error:
+            if not self.broken:
+                raise
+            # What was shown up to here was judged: an error behind it takes no violation back.
+            self.halted = f"{scope.name}: the adapter could not be judged any further: {error}"
         searched.findings, searched.cannot = judging.findings(), judging.cannot
         return searched
 
