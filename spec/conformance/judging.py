@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from attrs import define, field
 
@@ -102,23 +102,36 @@ class Judging:
             found.append(Evidence.of(f"{name} is refused and changes what is shown"))
         return self._note(rules.GUARD, found, position)
 
-    def run(self, config: Config, actions: Sequence[Action], start: players.Start | None = None) -> list[Violation]:
+    def run(
+        self,
+        config: Config,
+        actions: Sequence[Action],
+        start: players.Start | None = None,
+        laws: Collection[str] | None = None,
+    ) -> list[Violation]:
         """Judge a whole run by the laws that perform actions again, and by what its end comes to under fairness.
 
+        ``laws`` names those that are judged, if not all are.
         The position of a violation is -1, but where the implementation crashed on the way: there that of its last action.
         """
         begin = strictly(start or self.runs.begin)
         found: list[Violation] = []
-        for law in self.oracle.laws:
+        chosen = [law for law in self.oracle.laws if laws is None or law.id in laws]
+        for law in chosen:
             if law.check is None and law.check_config is None and law.id != GUARD.id:
                 self.oracle.finding(law.id).unjudged = ""
             if law.check_run is not None:
                 check = law.check_run
                 found += self._whole([law], lambda check=check: [check(config, actions, begin)])  # type: ignore[misc]
-        ends = [law for law in self.oracle.laws if law.check_end is not None]
+        ends = [law for law in chosen if law.check_end is not None]
         if ends and config.offload is not None:
             found += self._whole(ends, lambda: _ends(ends, config, actions, begin))
         return found
+
+    def not_carried_on(self, dead: str) -> None:
+        """Note that the implementation ended when a run was carried on, so that no law judged the whole of it."""
+        laws = [law for law in self.oracle.laws if law.check_run is not None or law.check_end is not None]
+        self._unable(laws, f"the implementation {dead} when the run was carried on")
 
     def _whole(self, laws: Sequence[Law], check: Callable[[], Sequence[Findings | NotShown]]) -> list[Violation]:
         """Judge a run by some laws at once; where the run cannot be carried on, none of them is judged."""

@@ -425,3 +425,29 @@ def test_after_many_points_the_first_ones_are_forgotten(monkeypatch: pytest.Monk
     players.played(runs.begin, config, ACTIONS)
     players.played(runs.begin, config, ACTIONS)
     assert runs.performed == 8
+
+
+# --- the end of a walk ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scope", ["fa4-m4-n2", "fa4-m4-n2-host-tiny"])
+def test_a_walk_ends_at_rest_with_a_reset_and_prompts_that_are_looked_up_again(scope: str) -> None:
+    """What random walks seldom reach: the reset is done, and nothing that was sent before is found."""
+    done: list[tuple[Action, Observation]] = []
+
+    class Heard(Wrapped):
+        def perform(self, action: Action) -> Observation:
+            done.append((action, super().perform(action)))
+            return done[-1][1]
+
+    judged = tuple(law for law in laws.ALL if law.id in ("PC-13", "PC-14"))
+    made, (searched,) = search(Heard(), scope, judged=judged, walks=1, steps=120)
+    assert made.broken == {}
+    assert searched.actions == 120
+    assert len(done) > 120
+    at = max(at for at, (action, _) in enumerate(done) if isinstance(action, act.ResetCache))
+    assert done[at][1].result["done"] is True
+    found = [shown.result["local"] for action, shown in done[at:] if isinstance(action, act.Lookup)]
+    assert found
+    assert set(found) == {0}
+    assert all(finding(searched, law).judged for law in ("PC-13", "PC-14"))
