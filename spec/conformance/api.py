@@ -37,6 +37,13 @@ __all__ = [
     "chosen_scopes",
 ]
 
+NOT_TRIED = LawVerdict(
+    law=GUARD.id,
+    sentence=GUARD.sentence,
+    verdict=Verdict.UNDETERMINED,
+    why="nothing that must be refused was tried: name GUARD with the laws if your preconditions are those of the model",
+)
+"""What is said of the rule GUARD where nobody asks for it: it is not judged, and not passed either."""
 QUICK, ALL = "quick", "all"
 """Names for the scopes of the quick matrix and for every scope."""
 LONGEST = 200
@@ -91,7 +98,10 @@ def check_all_laws(
         adapter=adapter.name,
         seed=seed,
         shows=tuple(shown.value for shown in Shows if shown in adapter.shows),
-        laws=tuple(_verdict(law, done, search.broken.get(law.id), found.get(law.id)) for law in judged),
+        laws=(
+            *(_verdict(law, done, search.broken.get(law.id), found.get(law.id)) for law in judged),
+            *(() if laws is not None else (NOT_TRIED,)),
+        ),
         scopes=tuple(ScopeRun(one.scope.name, one.walks, one.actions, one.skipped) for one in done),
         differences=tuple(_differences(search, declared)),
         problems=tuple(dict.fromkeys(problems)),
@@ -139,7 +149,7 @@ def _has(adapter: object, name: str) -> bool:
 def chosen_laws(names: Sequence[str] | None) -> tuple[Law, ...]:
     """Return the laws to judge, in their order: all, or those of these ids and families. Raises UserError.
 
-    The rule GUARD has to be named: which calls an implementation must refuse is its own contract, unless it says that its
+    The rule GUARD has to be named, and is undetermined otherwise (``NOT_TRIED``): which calls an implementation must refuse is its own contract, unless it says that its
     preconditions are those of the model, the sub-phases of the worker and the ends of chunks included.
     """
     known = (*all_laws.ALL, GUARD)

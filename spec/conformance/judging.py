@@ -15,7 +15,7 @@ from kvproof.spec.conformance.hidden import NotShown, guessed
 from kvproof.spec.conformance.isolation import Died
 from kvproof.spec.conformance.oracle import LawFinding, Oracle
 from kvproof.spec.conformance.play import Crash, Point, Run, Runs, Unrepeatable, crash_of
-from kvproof.spec.conformance.shadow import MOVING
+from kvproof.spec.conformance.shadow import MOVING, undecided
 from kvproof.spec.engines import drain, players, rules
 from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
@@ -28,6 +28,12 @@ GUARD = Law(
     faults=(),
 )
 """The rule of generation that is no law of the model, so that it gets a verdict like one."""
+
+
+def _state(config: Config) -> tuple[Shows, ...]:
+    """Return what has to be shown to say that a refused action changed nothing."""
+    device = (Shows.TABLES, Shows.REFERENCES, Shows.FREE_QUEUE, Shows.KEYS)
+    return device if config.offload is None else (*device, Shows.HOST, Shows.TRANSFERS)
 
 
 @define(slots=True)
@@ -91,7 +97,12 @@ class Judging:
             return []
         assert before is not None, "the beginning is no action"
         name = type(moment.action).__name__
-        self.oracle.finding(rules.GUARD).unjudged = ""
+        finding = self.oracle.finding(rules.GUARD)
+        finding.unjudged = ""
+        needed = undecided(before.world, moment.action, self.oracle.shows)
+        if needed is not None:
+            finding.hidden[needed.value] += 1
+            return []
         found: list[Evidence] = []
         crash = crash_of(moment)
         if crash is not None:
@@ -100,6 +111,11 @@ class Judging:
             found.append(Evidence.of(f"{name} must be refused here and is accepted", why=point.seen.problems[0]))
         elif point.world is not before.world and before.config.profile.append_guard == "all_groups":
             found.append(Evidence.of(f"{name} is refused and changes what is shown"))
+        else:
+            unseen = [part for part in _state(before.config) if part not in self.oracle.shows]
+            if unseen:  # whether it changes that nobody knows
+                finding.hidden[unseen[0].value] += 1
+                return []
         return self._note(rules.GUARD, found, position)
 
     def run(

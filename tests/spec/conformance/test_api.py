@@ -146,7 +146,10 @@ def test_an_adapter_that_breaks_its_contract_first_was_not_judged() -> None:
 def test_the_model_is_not_refuted_and_every_law_has_a_verdict() -> None:
     told: list[str] = []
     said = report(ModelAdapter(), progress=told.append, walks=2)
-    assert [law.law for law in said] == [law.id for law in chosen_laws(None)]
+    assert [law.law for law in said] == [*(law.id for law in chosen_laws(None)), "GUARD"]
+    assert said.of("GUARD").verdict is Verdict.UNDETERMINED
+    assert "nothing that must be refused was tried: name GUARD" in said.text()
+    assert [law.law for law in report(ModelAdapter(), laws=["PC-1"])] == ["PC-1"]
     assert said.refuted == ()
     assert said.counterexamples == ()
     assert said.differences == ()
@@ -320,7 +323,7 @@ def test_a_difference_that_nothing_explains_says_so() -> None:
 def test_the_report_as_json(faulty: Report) -> None:
     said = json.loads(json.dumps(faulty.as_dict()))
     assert (said["adapter"], said["seed"]) == ("lossy", 0)
-    assert len(said["laws"]) == len(laws.ALL)
+    assert len(said["laws"]) == len(laws.ALL) + 1  # and GUARD
     refuted = [law for law in said["laws"] if law["verdict"] == "refuted"]
     assert [law["law"] for law in refuted] == ["CN-1"]
     assert files.loads(json.dumps(refuted[0]["counterexample"])) == faulty.of("CN-1").counterexample

@@ -22,7 +22,7 @@ from kvproof.spec.conformance.play import Crash, Runs, Unrepeatable
 from kvproof.spec.conformance.reference import ModelAdapter, highest_first
 from kvproof.spec.conformance.search import Budget, Search, Searched
 from kvproof.spec.conformance.settings import declared_by
-from kvproof.spec.conformance.shadow import Shadow
+from kvproof.spec.conformance.shadow import MOVING, Shadow
 from kvproof.spec.engines import players, scopes
 from kvproof.spec.laws.base import Law
 
@@ -176,6 +176,44 @@ def test_an_illegal_action_that_is_accepted_breaks_the_guard_rule_and_is_not_tri
     actions, violation = made.shrunk(made.broken["GUARD"])
     assert violation.law == "GUARD"
     assert len(actions) <= 3
+
+
+ONLY_GUARD = tuple(law for law in EVERY if law.id == "GUARD")
+
+
+@pytest.mark.parametrize("part", [Shows.TABLES, Shows.REFERENCES, Shows.FREE_QUEUE, Shows.KEYS])
+def test_whether_a_refused_action_changed_what_is_not_shown_is_undetermined(part: Shows) -> None:
+    """Accepted it is refuted with nothing shown at all; refused it is passed only by who shows that nothing changed."""
+    shows = frozenset(Shows) - {part}
+    made, (searched,) = search(ModelAdapter(shows=shows), "fa4-m4", judged=ONLY_GUARD, walks=2, steps=100)
+    assert made.broken == {}
+    assert finding(searched, "GUARD").verdict is Verdict.UNDETERMINED
+    assert part.value in finding(searched, "GUARD").hidden
+    made, _ = search(
+        Lenient(ModelAdapter(shows=frozenset()), shows=frozenset()), "fa4-m4", judged=ONLY_GUARD, walks=2, steps=100
+    )
+    assert set(made.broken) == {"GUARD"}
+
+
+@define
+class Careless(Lenient):
+    """Accepts reports of transfers that there are not, and no other illegal action."""
+
+    def perform(self, action: Action) -> Observation:
+        if isinstance(action, MOVING):
+            return super().perform(action)
+        return Wrapped.perform(self, action)
+
+
+def test_a_transfer_that_is_not_shown_is_not_known_to_be_illegal() -> None:
+    shows = frozenset(Shows) - {Shows.TRANSFERS}
+    made, _ = search(Careless(), "fa4-host", judged=ONLY_GUARD, walks=2, steps=200)
+    assert isinstance(made.broken["GUARD"].actions[-1], MOVING)
+    careless = Careless(ModelAdapter(shows=shows), shows=shows)
+    made, (searched,) = search(careless, "fa4-host", judged=ONLY_GUARD, walks=2, steps=200)
+    assert made.broken == {}
+    assert finding(searched, "GUARD").hidden["transfers"]
+    assert finding(searched, "GUARD").verdict is Verdict.UNDETERMINED
 
 
 def test_without_the_guard_rule_nothing_illegal_is_tried() -> None:
