@@ -149,8 +149,9 @@ def _has(adapter: object, name: str) -> bool:
 def chosen_laws(names: Sequence[str] | None) -> tuple[Law, ...]:
     """Return the laws to judge, in their order: all, or those of these ids and families. Raises UserError.
 
-    The rule GUARD has to be named, and is undetermined otherwise (``NOT_TRIED``): which calls an implementation must refuse is its own contract, unless it says that its
-    preconditions are those of the model, the sub-phases of the worker and the ends of chunks included.
+    The rule GUARD has to be named, and is undetermined otherwise (``NOT_TRIED``): which calls an implementation must refuse is
+    its own contract, unless it says that its preconditions are those of the model, the sub-phases of the worker and the ends of
+    chunks included.
     """
     known = (*all_laws.ALL, GUARD)
     if names is None:

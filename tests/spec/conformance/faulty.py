@@ -272,6 +272,17 @@ class EvictsTheNeighbour(PagedCache):
             super().evict({block, min(block + 1, len(self.pool.refs) - 1)})
 
 
+class CountsBeforeItChecks(PagedCache):
+    """Its own count of free blocks falls before the check that can fail, and is not put right."""
+
+    missing = 0
+
+    def demand(self, request: Request, hit: Hit, end: int, slots: int) -> int:
+        wanted = super().demand(request, hit, end, slots) + self.missing
+        self.missing += wanted > len(self.pool.free)
+        return wanted
+
+
 class Hangs(PagedCache):
     """Never comes back from its third lookup."""
 
@@ -340,6 +351,7 @@ MISTAKES: tuple[Mistake, ...] = (
     Mistake(RefusesToReset, "LV-9", "fa4", "a reset between plans is answered, not refused"),
     Mistake(NeverEvicts, "PC-13", "fa4", "an evicted block keeps its keys"),
     Mistake(EvictsTheNeighbour, "PC-13", "fa4", "a block that was not named loses its keys"),
+    Mistake(CountsBeforeItChecks, "LV-8", "fa4", "alone in the pool a request is admitted", 6),
     Mistake(Hangs, "LV-9", "fa4", "an action returns"),
     Mistake(Raises, "LV-9", "fa4", "an action returns without an error"),
     Mistake(EndsTheProcess, "LV-9", "fa4", "an action returns"),

@@ -489,3 +489,32 @@ def test_a_walk_ends_at_rest_with_a_reset_and_prompts_that_are_looked_up_again(s
     assert found
     assert set(found) == {0}
     assert all(finding(searched, law).judged for law in ("PC-13", "PC-14"))
+
+
+# --- public reports that only an adapter can show (docs/public-faults.md) ---------------------------------------------
+
+
+def test_a_failed_load_that_is_taken_for_a_complete_one_is_refuted() -> None:
+    """Entry 138, where the failure is reported: the keys of what never arrived, or a request that goes on without it."""
+
+    class Deaf(Wrapped):
+        def perform(self, action: Action) -> Observation:
+            if isinstance(action, act.CompleteLoad) and action.failed:
+                action = act.CompleteLoad(action.request)
+            return super().perform(action)
+
+    judged = tuple(law for law in laws.ALL if law.id == "LD-5")
+    made, _ = search(Deaf(), "fa4-host", "fa4-m4-n2-host", judged=judged, walks=6, steps=500)
+    assert "LD-5" in made.broken
+
+
+def test_a_connector_whose_chunk_is_not_that_of_the_groups_is_refuted() -> None:
+    """Entry 10: 256 tokens for every group, whatever its blocks span."""
+
+    class Chunked(Wrapped):
+        def geometry(self, config: Config) -> Any:
+            return evolve(super().geometry(config), offload_tokens_per_block=(256,) * len(config.groups))
+
+    judged = tuple(law for law in laws.ALL if law.id in ("DS-1", "DS-6"))
+    made, _ = search(Chunked(), "fa4-m4-n2-host", judged=judged, walks=1, steps=5)
+    assert set(made.broken) == {"DS-1", "DS-6"}
