@@ -22,7 +22,7 @@ from kvproof.spec.traces.format import Config
 from kvproof.spec.traces.read import Recording
 from kvproof.spec.vllm import follow as following
 from kvproof.spec.vllm import scripts
-from kvproof.spec.vllm.process import ReleaseFailure, ReleaseHung, ReleaseRaised, ReleaseUnusable, raised_at
+from kvproof.spec.vllm.process import ReleaseFailure, ReleaseHung, ReleaseRaised, ReleaseUnusable, raised_at, raising
 from kvproof.spec.vllm.scope_parts import Scope
 from kvproof.spec.vllm.scripts import Script
 
@@ -194,7 +194,7 @@ def _judged(outcome: Outcome, recording: Recording, laws: Sequence[Law], profile
             found.law,
             found.operation,
             found.violation.evidence.message,
-            tuple((name, _text(value)) for name, value in found.violation.evidence.values),
+            (*((name, _text(value)) for name, value in found.violation.evidence.values), *_raising(found, outcome)),
             found.violation.bent,
             (found.operation if found.operation >= 0 else len(recording.operations) - 1) < first,
             found.violation.position,
@@ -212,6 +212,20 @@ def _judged(outcome: Outcome, recording: Recording, laws: Sequence[Law], profile
         refused=followed.refused,
         problem=outcome.problem or followed.ended,
     )
+
+
+def _raising(found: following.Found, outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """Yield which function of the release raised what ended the run, and its statement: a recording has neither.
+
+    Two exceptions of one type and without a message differ by nothing else.
+    """
+    if found.law != LIVENESS or not any(name == "raised" for name, _ in found.violation.evidence.values):
+        return
+    by, statement = raising(outcome.traceback)
+    if by:
+        yield "raised_by", by
+    if statement:
+        yield "statement", statement
 
 
 def _text(value: object, most: int = 2000) -> str:

@@ -9,7 +9,7 @@ from kvproof.spec.vllm import runs, scopes, scripts
 from kvproof.spec.vllm.process import ReleaseUnusable
 from kvproof.spec.vllm.runs import Case
 
-from .pretending import Pretended
+from .pretending import Pretended, Raising
 
 SCOPE = scopes.by_name("fa4-m4")
 CASE = Case(SCOPE, scripts.generate(SCOPE.config, "0", 10), "--scope fa4-m4 --seed 0 --case 0")
@@ -55,6 +55,14 @@ def test_a_hang_and_a_crash_break_the_law_that_nothing_ends_in_an_error(how, wor
     assert breach is not None
     assert word in breach.message
     assert outcome.failure
+
+
+def test_an_exception_tells_the_function_that_raised_and_its_statement():
+    breach = runs.play(Raising("assert count == 3"), CASE, laws.ALL).broken("LV-9")
+    assert breach is not None
+    values = dict(breach.values)
+    assert values["raised"] == "'AssertionError: '"
+    assert (values["raised_by"], values["statement"]) == ("vllm/v1/core/sched/scheduler.py in schedule", "assert count == 3")
 
 
 def test_what_a_release_cannot_run_is_no_breach():
