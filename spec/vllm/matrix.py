@@ -18,6 +18,7 @@ from attrs import evolve, field, frozen
 
 from kvproof.core.config import Config
 from kvproof.core.errors import ConfigError
+from kvproof.core.profiles import Profile
 from kvproof.spec import laws as all_laws
 from kvproof.spec import near
 from kvproof.spec.conformance.hidden import NotShown
@@ -192,11 +193,12 @@ def perform(job: Job, open_runner: OpenRunner | None = None) -> Done:
 def _performed(job: Job, runner: Any) -> Done:
     laws = chosen_laws(job.laws)
     if job.kind == "cases":
-        return Done(job, tuple(runs.play(runner, case, laws) for case in job.cases))
+        profile = runs.followed(job.release.version)
+        return Done(job, tuple(runs.play(runner, case, laws, profile=profile) for case in job.cases))
     if job.kind == "subjects":
         return Done(job, judged=tuple(_asked(runner, laws, job)))
     if job.kind == "witness" and job.entry is not None:
-        return Done(job, stale=_stale(job.entry, runner, laws))
+        return Done(job, stale=_stale(job.entry, runner, laws, runs.followed(job.release.version)))
     assert job.finding is not None
     return Done(job, finding=_shrunk(job, job.finding, runner, laws))
 
@@ -232,11 +234,11 @@ def _values(evidence: Evidence) -> tuple[tuple[str, str], ...]:
     return tuple((name, repr(value)) for name, value in evidence.values)
 
 
-def _stale(entry: Entry, runner: Any, laws: Sequence[Law]) -> str:
+def _stale(entry: Entry, runner: Any, laws: Sequence[Law], profile: Profile) -> str:
     """Return why an entry's witness does not show its violation any more, or nothing."""
     if entry.witness.appends is not None:
         return _stale_rows(entry, runner, laws)
-    outcome = runs.play(runner, entry.witness.case(entry.name), laws)
+    outcome = runs.play(runner, entry.witness.case(entry.name), laws, profile=profile)
     known = {law.id: law for law in laws}
     if any(entry.excuses(outcome.case.scope.config, breach, known) for breach in outcome.breaches):
         return ""
@@ -265,7 +267,7 @@ def _shrunk(job: Job, finding: Finding, runner: Any, laws: Sequence[Law]) -> Fin
     known = {law.id: law for law in laws}
 
     def play(case: Case) -> Outcome:
-        outcome = runs.play(runner, case, laws, keep=True)
+        outcome = runs.play(runner, case, laws, keep=True, profile=runs.followed(job.release.version))
         counted = [
             one
             for one in outcome.breaches

@@ -6,6 +6,7 @@ What the release does to its process (a hang, a crash, an exception) is part of 
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -32,6 +33,17 @@ LIVENESS = "LV-9"
 
 FOLLOWED = VLLM_0_33_0
 """The profile that predicts what a recording does not say, and that explains known deviations."""
+
+OLD_TAIL = evolve(FOLLOWED, name=f"{FOLLOWED.name} with prompt_tail = P", prompt_tail="P")
+"""That of older releases: T9.2 took the tail of a prompt from all of its tokens, not from all but the last."""
+FIRST_NEW_TAIL = (0, 32)
+NUMBERS = re.compile(r"(\d+)\.(\d+)")
+
+
+def followed(version: str) -> Profile:
+    """Return the profile under which a release is followed; what has no number is taken for new."""
+    found = NUMBERS.match(version)
+    return OLD_TAIL if found and (int(found[1]), int(found[2])) < FIRST_NEW_TAIL else FOLLOWED
 
 
 class Runner(Protocol):

@@ -128,3 +128,14 @@ def test_runs_that_once_differed_are_predicted_to_the_last_value(process, number
     assert (outcome.differences, outcome.difference, outcome.problem) == ({}, "", "")
     assert [breach.law for breach in outcome.breaches if not breach.bent] == (["LV-9"] if outcome.failure else [])
     assert outcome.failure in ("", "ValueError: Cannot get 2 free blocks from the pool")
+
+
+@pytest.mark.parametrize("process", ["0.30.0"], indirect=True)
+def test_the_tail_of_an_older_release_is_that_of_the_whole_prompt(process):
+    """A prompt of one hash block, half an entry of attention: its key is the prompt's tail before 0.32, and is no violation."""
+    config = configured("old-tail", full(4), mamba(4), ranks=2)
+    case = Case(Scope(config.name, config), scripts.checked([["submit", (1, 2, 3, 4), 1, 0], ["step"]]))
+    own = runs.play(process, case, all_laws.ALL, profile=runs.followed(process.release.version))
+    assert (own.breaches, own.differences, own.premises["HB-13"]) == ((), {}, 1)
+    other = runs.play(process, case, all_laws.ALL)
+    assert [breach.law for breach in other.breaches] == ["HB-13"]

@@ -1,6 +1,7 @@
 """What comes of one case: judged lines, and every way in which a process may fail."""
 
 import pytest
+from attrs import evolve
 
 from kvproof.spec import laws
 from kvproof.spec.exits import UserError
@@ -101,3 +102,11 @@ def test_a_case_is_read_back_from_its_file(tmp_path):
 def test_another_file_is_no_case(data):
     with pytest.raises(UserError, match=r"case\.json"):
         runs.from_json(data, "case.json")
+
+
+def test_older_releases_are_followed_with_the_tail_of_the_whole_prompt():
+    assert runs.followed("0.33.0") == runs.followed("0.32.1rc1") == runs.followed("unknown") == runs.FOLLOWED
+    assert runs.followed("1.0") == runs.FOLLOWED
+    old = runs.followed("0.31.0")
+    assert old == runs.followed("0.9.2+cpu")
+    assert (old.prompt_tail, evolve(old, name="", prompt_tail="P-1")) == ("P", evolve(runs.FOLLOWED, name=""))
