@@ -389,7 +389,8 @@ def _print_remarks(console: Console, table: Table) -> None:
     remarks += [f"stale entry of the baseline: {what}" for what in table.stale]
     remarks += [f"expired entry of the baseline: {what}" for what in table.expired]
     remarks += [
-        f"{row.law} is bent by {_fields(row.law, table.version)} of the followed profile (docs/laws.md); no entry of the baseline declares it"
+        f"{row.law} is bent by {_fields(row.law, table.version)} of the followed profile (docs/laws.md); "
+        "no entry of the baseline declares it"
         for row in table.rows
         if row.verdict == "bent"
     ]
