@@ -277,7 +277,7 @@ def test_what_raised_is_named_without_folder_and_line():
     assert raising(TRACE.replace("line 12", "line 77")) == raising(TRACE)
     own = TRACE.replace("/some/where/vllm/0.1.0/vllm/v1/request.py", str(CHILD))
     assert raising(own)[0] == "kvproof/spec/vllm/child/main.py in append"
-    lines = [*TRACE.rstrip().splitlines()[:-1], '  File "/home/me/vllm/.venv/lib/site-packages/torch/a.py", line 3, in b']
+    lines = [*TRACE.rstrip().splitlines()[:-1], '  File "/some/vllm/.venv/lib/site-packages/torch/a.py", line 3, in b']
     assert raising("\n".join([*lines, "    raise E", "E"]))[0] == "vllm/v1/request.py in append"
 
 
