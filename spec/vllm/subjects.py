@@ -240,7 +240,7 @@ def _judge_config(subject: Subject, law: Law, arguments: Arguments, config: Conf
     subject.moot.clear()
     if found is None:
         return
-    kinds = [(explain(law, config, evidence), evidence) for evidence in found]
+    kinds: list[tuple[Kind, Evidence]] = [(explain(law, config, evidence), evidence) for evidence in found]
     judged.count([kind for kind, _ in kinds])
     broken = [evidence for kind, evidence in kinds if kind == "broken"]
     best = judged.found
@@ -315,7 +315,7 @@ def _judge_rows(
     for position, found in enumerate(every):
         if found is None:
             continue
-        kinds = [(explain(law, config, evidence), evidence) for evidence in found]
+        kinds: list[tuple[Kind, Evidence]] = [(explain(law, config, evidence), evidence) for evidence in found]
         judged.count([kind for kind, _ in kinds])
         for evidence in (evidence for kind, evidence in kinds if kind == "broken"):
             best = judged.found
