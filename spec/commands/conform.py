@@ -389,7 +389,8 @@ def _print_remarks(console: Console, table: Table) -> None:
     remarks += [f"stale entry of the baseline: {what}" for what in table.stale]
     remarks += [f"expired entry of the baseline: {what}" for what in table.expired]
     remarks += [
-        f"{row.law} is bent by {_fields(row.law)} of the followed profile (docs/laws.md); no entry of the baseline declares it"
+        f"{row.law} is bent by {_fields(row.law, table.version)} of the followed profile (docs/laws.md); "
+        "no entry of the baseline declares it"
         for row in table.rows
         if row.verdict == "bent"
     ]
@@ -405,7 +406,7 @@ def _print_remarks(console: Console, table: Table) -> None:
         kinds = sorted(table.kinds.items(), key=lambda pair: (-pair[1], pair[0]))
         shown = ", ".join(f"{kind} {count:,} times" for kind, count in kinds[:SHOWN_KINDS])
         more = f", and {_counted(len(kinds) - SHOWN_KINDS, 'more kind')} (--json)" if len(kinds) > SHOWN_KINDS else ""
-        what = f"something that the profile {runs.FOLLOWED.name} does not predict (no violation)"
+        what = f"something that the profile {runs.followed(table.version).name} does not predict (no violation)"
         remarks.append(f"{differing} of {table.runs} runs do {what}: {shown}{more}")
     for remark in remarks:
         console.print(f"vLLM {table.version}: {remark}", highlight=False, markup=False, soft_wrap=True)
@@ -415,10 +416,11 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count:,} {what}s"
 
 
-def _fields(law: str) -> str:
-    """Return the fields of the followed profile that bend a law."""
+def _fields(law: str, version: str) -> str:
+    """Return the fields of the profile that a release is followed under which bend a law."""
+    profile = runs.followed(version)
     pairs = next(one.bent_by for one in all_laws.ALL if one.id == law)
-    return ", ".join(f"{name} = {value}" for name, value in pairs if getattr(runs.FOLLOWED, name) == value)
+    return ", ".join(f"{name} = {value}" for name, value in pairs if getattr(profile, name) == value)
 
 
 def _budget(options: Options) -> list[str]:

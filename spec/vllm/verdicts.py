@@ -67,6 +67,7 @@ class Judged:
     judged: int
     broken: int = 0
     bent: int = 0
+    declared: int = 0
     hidden: Mapping[str, int] = {}
     finding: Finding | None = None
 
@@ -134,7 +135,7 @@ class Tally:
 
     def _kind_of(self, outcome: Outcome, breach: Breach, known: Mapping[str, Law]) -> int:
         """Return 0 for a declared breach, 1 for a bent one, and 2 for one that nothing explains; the shortest is kept."""
-        entry = baseline.excused(self.entries, outcome.case, breach, known)
+        entry = baseline.excused(self.entries, outcome.case.scope.config, breach, known)
         if entry is not None:
             self.used.add(entry.name)
             return 0
@@ -150,6 +151,7 @@ class Tally:
         self.premises[judged.law] += judged.judged
         self.broken[judged.law] += judged.broken
         self.bent[judged.law] += judged.bent
+        self.declared[judged.law] += judged.declared
         for what, count in judged.hidden.items():
             self.hidden.setdefault(judged.law, Counter())[f"{judged.subject}: {what}"] += count
         if judged.judged:
