@@ -294,7 +294,7 @@ class Driver:
         """Return the row of a live request, made once as long as the request stays the same."""
         known = self._rows.get(name)
         if known is None or known[0] is not request:
-            known = (request, self.projector.request(request))
+            known = (request, self.projector.request(request, self.config.async_outputs))
             self._rows[name] = known
         return known[1]
 

@@ -217,7 +217,13 @@ def tables_of(row: Mapping[str, Any]) -> RequestState:
 def row_state(row: Mapping[str, Any], tables: bool) -> RequestState:
     """Return how far a request is, with its tables or without."""
     shown = tables_of(row) if tables else RequestState()
-    return evolve(shown, computed=row["computed"], in_flight=row["in_flight"], status=row["status"])
+    return evolve(
+        shown,
+        computed=row["computed"],
+        in_flight=row["in_flight"],
+        placeholders=row.get("placeholders"),
+        status=row["status"],
+    )
 
 
 def stores(rows: Mapping[int, Mapping[str, Any]], acks: Mapping[int, int]) -> list[Transfer]:
