@@ -39,10 +39,13 @@ references and free queue; queued copies and handoffs; the host's pool and trans
 
 @frozen(slots=True)
 class After:
-    """The recorded state after an action. Of an operation with several actions only ``parts`` hold after this one."""
+    """The recorded state after an action. Of an operation with several actions only ``parts`` hold after this one. ``pins`` are
+    the blocks that it holds once more each, beside the tables.
+    """
 
     state: RecordedState
     parts: frozenset[str] = PARTS
+    pins: tuple[int, ...] = ()
 
 
 class Diverged(Exception):

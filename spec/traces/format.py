@@ -13,6 +13,9 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 FORMAT = "kv-trace"
 VERSION = 1
 
+NEVER = 1 << 31
+"""The fence, in `deferred_frees`, of blocks that are held beside the tables until their request is freed."""
+
 MAX_GROUPS = 64
 MAX_RANKS = 4096
 MAX_BLOCK_TOKENS = 1 << 20

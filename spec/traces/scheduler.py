@@ -9,19 +9,19 @@ difference, a follower (``following``) takes it over and goes on.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from kvproof.core import actions as act
 from kvproof.core import requests as lives
 from kvproof.core.records import Record
-from kvproof.core.world import Request, Status
+from kvproof.core.world import Request, Status, World
 from kvproof.spec.traces import announcements, calls, operations, project
 from kvproof.spec.traces.driver import PARTS, After, Diverged, Driver, lists
-from kvproof.spec.traces.format import Config
+from kvproof.spec.traces.format import NEVER, Config
 from kvproof.spec.traces.read import Call, Operation, Recording
 from kvproof.spec.traces.state import RecordedState
 
@@ -271,7 +271,10 @@ def _close(scheduler: Scheduler, operation: Operation) -> None:
     """Drain the plan and build its metadata; compare copies, handoffs, the zero list, stores and loads."""
     driver, result, equal = scheduler.driver, operation.result, scheduler.driver.equal
     parts = DRAINED if driver.config.offload is not None else DRAINED | {"references"}
-    drain = driver.act(act.Drain(), _shown_of_drain(scheduler, operation), scheduler.end_with(parts))
+    after = scheduler.end_with(parts)
+    if after is not None:
+        after = evolve(after, pins=_pins(driver.world, after.state))
+    drain = driver.act(act.Drain(), _shown_of_drain(scheduler, operation), after)
     handoffs: dict[str, list[tuple[int, int, int]]] = {}
     for request, group, block, boundary in drain.handoffs:
         handoffs.setdefault(driver.name_of(request), []).append((group, block, boundary))
@@ -280,6 +283,15 @@ def _close(scheduler: Scheduler, operation: Operation) -> None:
     equal("zeroed", list(drain.zeroed) or None, result.zeroed)
     built = driver.act(act.BuildMetadata(), operations.shown_transfers(driver, operation), scheduler.end_with(BUILT))
     operations.compare_transfers(driver, built, operation)
+
+
+def _pins(world: World, state: RecordedState) -> tuple[int, ...]:
+    """Return the blocks that a state holds beside the tables and a world does not: an engine that holds what it hands over until
+    its request is freed takes hold of it as the plan closes.
+    """
+    held = Counter(block for fence, blocks in state.step["deferred_frees"] if fence == NEVER for block in blocks)
+    held.subtract(block for row in world.deferred if row.fence == NEVER for table in row.tables for block in table)
+    return tuple(sorted(held.elements()))
 
 
 def _shown_of_drain(scheduler: Scheduler, operation: Operation) -> dict[str, object]:
