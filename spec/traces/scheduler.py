@@ -286,8 +286,9 @@ def _close(scheduler: Scheduler, operation: Operation) -> None:
 
 
 def _pins(world: World, state: RecordedState) -> tuple[int, ...]:
-    """Return the blocks that a state holds beside the tables and a world does not: an engine that holds what it hands over until
-    its request is freed takes hold of it as the plan closes.
+    """Return the blocks that a state holds beside the tables and a world does not.
+
+    An engine that holds what it hands over until its request is freed takes hold of it as the plan closes.
     """
     held = Counter(block for fence, blocks in state.step["deferred_frees"] if fence == NEVER for block in blocks)
     held.subtract(block for row in world.deferred if row.fence == NEVER for table in row.tables for block in table)
