@@ -129,7 +129,8 @@ class HostState:
 class RequestState:
     """What is shown of one live request; token counts in tokens, None: not shown.
 
-    ``computed``, ``in_flight`` and ``status`` follow from the actions; an adapter that shows them is compared with that.
+    ``computed``, ``in_flight``, ``status`` and ``placeholders`` follow from the actions; an adapter that shows them is compared
+    with that.
     """
 
     tables: Lists | None = None
@@ -138,6 +139,8 @@ class RequestState:
     in_flight: int | None = None
     status: str | None = None
     """``waiting``, ``running``, ``preempted`` or ``loading``."""
+    placeholders: int | None = None
+    """Tokens counted in ``computed`` that are not known yet; 0 without asynchronous outputs."""
 
 
 @frozen(slots=True)

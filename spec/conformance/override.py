@@ -130,7 +130,7 @@ class Overriding:
             if noting.differs(f"{name} num_cached", tuple([state.num_cached for state in request.groups]), counts):
                 groups = tuple(evolve(state, num_cached=count) for state, count in zip(request.groups, counts, strict=True))
                 request = evolve(request, groups=groups)
-        for field in ("computed", "in_flight"):
+        for field in ("computed", "in_flight", "placeholders"):
             value: Any = getattr(shown, field)
             if value is not None and not isinstance(value, int):
                 raise AdapterError(f"{name} {field} = {value!r}: a number of tokens is needed")

@@ -12,7 +12,7 @@ from typing import Any, cast
 from attrs import define, evolve, fields_dict, frozen
 
 from kvproof.core import actions as act
-from kvproof.core import allocation
+from kvproof.core import allocation, freeing, outputs, prefixes
 from kvproof.core import config as configs
 from kvproof.core import requests as lives
 from kvproof.core.actions import Action
@@ -537,6 +537,8 @@ def carried_on(world: World, action: Action) -> World:
         return _executed(world)
     if isinstance(action, act.Preempt | act.Withdraw):
         return _preempted(world, action)
+    if isinstance(action, act.Output):
+        return _answered(world, action)
     request = ground.request_of(world, action.request) if isinstance(action, act.Allocate) else None
     if request is None or not isinstance(action, act.Allocate):
         return world
@@ -562,6 +564,26 @@ def _executed(world: World) -> World:
         return world
     step = evolve(world.steps[at], part=world.steps[at].part + 1)
     return evolve(world, steps=(*world.steps[:at], step, *world.steps[at + 1 :]))
+
+
+def _answered(world: World, action: act.Output) -> World:
+    """Return a world in which the output of a request is processed although other tokens were due: it is due no more, and the
+    next output is that of a later step.
+    """
+    step = world.steps[0] if world.steps else None
+    if step is None or action.request not in step.due:
+        return world
+    world = outputs.without_due(freeing.open_step(world, step), action.request)
+    request = ground.request_of(world, action.request)
+    if request is None:
+        return world
+    entry, late = lives.share_of(step, action.request), outputs.is_stale(request)
+    going = outputs.lower_in_flight(request, entry.amount, late)
+    if entry.samples and not late:
+        going = outputs.settle_placeholders(going, entry)
+    table, tip = prefixes.extend(world.prefixes, going.tip, action.tokens)
+    going = evolve(going, tip=tip, num_tokens=going.num_tokens + len(action.tokens))
+    return evolve(world, prefixes=table, requests=tuple(going if live is request else live for live in world.requests))
 
 
 def _preempted(world: World, action: act.Preempt | act.Withdraw) -> World:

@@ -101,8 +101,9 @@ def _eviction_order(moment: Moment) -> Findings:
     if _released(moment) or (deferred and ground.reports_failure(moment.action)):
         return None
     queue = _Queue(moment)
-    if isinstance(moment.action, Drain) and not deferred:
+    if isinstance(moment.action, Drain):
         queue.give_back(end for _, source, destination in moment.record.copies for end in (source, destination))
+        queue.pin(block for row in after.deferred[len(before.deferred) :] for table in row.tables for block in table)
     elif isinstance(moment.action, Preempt | Withdraw) and not deferred:
         queue.give_tables(_tables(ground.request_of(before, moment.action.request)))
     elif isinstance(moment.action, Finish):

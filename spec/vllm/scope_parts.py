@@ -113,6 +113,7 @@ def configured(
     threshold: int = 0,
     whole: bool = False,
     batches: int = 1,
+    asynchronous: bool = False,
     connectors: Sequence[ConnectorConfig] = (),
 ) -> Config:
     """Return a header configuration with its derived sizes (2.1 to 2.4).
@@ -141,7 +142,7 @@ def configured(
         max_step_tokens=budget,
         max_running=running,
         seed=0,
-        scheduler=SchedulerConfig(policy, runner, threshold, whole, batches),
+        scheduler=SchedulerConfig(policy, runner, threshold, whole, batches, asynchronous),
         connectors=list(connectors) or None,
     )
     return resolved(msgspec.structs.replace(config, num_device_blocks=1 + math.ceil(room * one_sequence(config))))
