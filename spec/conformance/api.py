@@ -37,6 +37,13 @@ __all__ = [
     "chosen_scopes",
 ]
 
+NOT_TRIED = LawVerdict(
+    law=GUARD.id,
+    sentence=GUARD.sentence,
+    verdict=Verdict.UNDETERMINED,
+    why="nothing that must be refused was tried: name GUARD with the laws if your preconditions are those of the model",
+)
+"""What is said of the rule GUARD where nobody asks for it: it is not judged, and not passed either."""
 QUICK, ALL = "quick", "all"
 """Names for the scopes of the quick matrix and for every scope."""
 LONGEST = 200
@@ -64,7 +71,8 @@ def check_all_laws(
     ``policies`` are settings that the implementation declares, as ``field=value``, beside the ``profile`` and ``policies`` of
     the adapter. With ``isolation`` the adapter runs in a forked process, so that a hang of more than ``limit`` seconds or a
     crash is a verdict (LV-9). ``progress`` is told what is being done. Raises UserError for unknown names, AdapterError if the
-    adapter does not show what it declares.
+    adapter does not show what it declares. If it broke a law before that, the report is of what was judged up to there, and the
+    error is one of its problems.
     """
     _check(adapter)
     judged, where = chosen_laws(laws), chosen_scopes(scopes)
@@ -72,12 +80,16 @@ def check_all_laws(
     behind = guarded(adapter, isolation, limit)
     try:
         search = Search(behind, judged, declared, seed, Budget(walks, steps), progress)
-        done = [search.scope(scope) for scope in where]
-        problems = [f"{scope.scope.name}: a walk ended early: {why}" for scope in done for why in scope.stopped]
+        done: list[Searched] = []
+        for scope in where:
+            if not search.halted:
+                done.append(search.scope(scope))
+        problems = [search.halted] if search.halted else []
+        problems += [f"{one.scope.name}: a walk ended early: {why}" for one in done for why in one.stopped]
         ended = [
-            f"{scope.scope.name}: {counted(count, 'walk')} ended early behind a violation of {broken}: {why}"
-            for scope in done
-            for (why, broken), count in scope.followed.items()
+            f"{one.scope.name}: {counted(count, 'walk')} ended early behind a violation of {broken}: {why}"
+            for one in done
+            for (why, broken), count in one.followed.items()
         ]
         found = {law: _counterexample(search, broken, problems) for law, broken in search.broken.items()}
     finally:
@@ -86,7 +98,10 @@ def check_all_laws(
         adapter=adapter.name,
         seed=seed,
         shows=tuple(shown.value for shown in Shows if shown in adapter.shows),
-        laws=tuple(_verdict(law, done, search.broken.get(law.id), found.get(law.id)) for law in judged),
+        laws=(
+            *(_verdict(law, done, search.broken.get(law.id), found.get(law.id)) for law in judged),
+            *(() if laws is not None else (NOT_TRIED,)),
+        ),
         scopes=tuple(ScopeRun(one.scope.name, one.walks, one.actions, one.skipped) for one in done),
         differences=tuple(_differences(search, declared)),
         problems=tuple(dict.fromkeys(problems)),
@@ -134,8 +149,9 @@ def _has(adapter: object, name: str) -> bool:
 def chosen_laws(names: Sequence[str] | None) -> tuple[Law, ...]:
     """Return the laws to judge, in their order: all, or those of these ids and families. Raises UserError.
 
-    The rule GUARD has to be named: which calls an implementation must refuse is its own contract, unless it says that its
-    preconditions are those of the model, the sub-phases of the worker and the ends of chunks included.
+    The rule GUARD has to be named, and is undetermined otherwise (``NOT_TRIED``): which calls an implementation must refuse is
+    its own contract, unless it says that its preconditions are those of the model, the sub-phases of the worker and the ends of
+    chunks included.
     """
     known = (*all_laws.ALL, GUARD)
     if names is None:
@@ -167,7 +183,7 @@ def _counterexample(search: Search, broken: Broken, problems: list[str]) -> tupl
     try:
         run = search.runs.begin(broken.config)
         example = examples.build(broken, actions, violation, run, search.adapter.name, search.seed)
-    except (Died, Unrepeatable) as error:
+    except (Died, Unrepeatable, AdapterError) as error:
         if actions or not isinstance(error, Died):  # one that dies in its start shows nothing: that is what is broken
             problems.append(f"{broken.law.id}: its counterexample lacks what was shown: {error}")
         example = examples.build(broken, actions, violation, None, search.adapter.name, search.seed)

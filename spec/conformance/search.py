@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from copy import copy
 from random import Random
 
@@ -17,21 +18,21 @@ from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.errors import ConfigError
 from kvproof.core.world import Phase, World
-from kvproof.spec.conformance import certainty, settings
-from kvproof.spec.conformance.adapter import Shows, Unsupported
+from kvproof.spec.conformance import certainty, closing, settings
+from kvproof.spec.conformance.adapter import AdapterError, Shows, Unsupported
 from kvproof.spec.conformance.differences import Difference
 from kvproof.spec.conformance.hidden import NotShown, guessed
 from kvproof.spec.conformance.isolation import Died, Direct, Isolated
 from kvproof.spec.conformance.judging import GUARD, Judging, crashed
 from kvproof.spec.conformance.oracle import LawFinding
-from kvproof.spec.conformance.play import Crash, Point, Runs, crash_of
+from kvproof.spec.conformance.play import Crash, Point, Run, Runs, crash_of
 from kvproof.spec.conformance.settings import Explainer, Setting
 from kvproof.spec.conformance.shadow import Shadow
 from kvproof.spec.engines import disabled, enabled, rules, shrink
 from kvproof.spec.engines.scopes import Scope
 from kvproof.spec.engines.walk import DISABLED_EVERY, Walker
 from kvproof.spec.judge import Violation, refuted
-from kvproof.spec.laws.base import Law
+from kvproof.spec.laws.base import Law, Moment
 
 WALKS = 3
 STEPS = 250
@@ -112,6 +113,50 @@ class Searched:
 
 
 @define(slots=True)
+class Going:
+    """One walk on its way: what it performed, without what was refused and changed nothing, and the laws that it broke."""
+
+    searched: Searched
+    config: Config
+    judging: Judging
+    run: Run
+    kept: list[Action] = field(factory=list)
+    broken: dict[str, None] = field(factory=dict)
+    guess: bool = False
+    """Whether what came of the last action is a guess."""
+
+
+@define(slots=True)
+class Closer:
+    """A walk that is brought to its end, as a player: what cannot be followed or judged any further ends it."""
+
+    search: Search
+    going: Going
+
+    @property
+    def world(self) -> World:
+        """The followed world."""
+        return self.going.run.world
+
+    @property
+    def shown(self) -> World:
+        """The same: here nothing is judged."""
+        return self.world
+
+    def act(self, action: Action) -> Moment:
+        """Perform and judge an action. Raises closing.Ended."""
+        if certainty.unsure(self.world, action, self.search.adapter.shows):
+            raise closing.Ended
+        if not self.search.perform(self.going, action, True):
+            raise closing.Ended
+        return self.going.run.followed
+
+    def again(self) -> Closer:
+        """Nobody asks for it: an end is made once."""
+        raise NotImplementedError
+
+
+@define(slots=True)
 class Search:
     """A search over scopes. ``broken`` has the first violation of each law, ``counted`` the differences of each kind."""
 
@@ -127,6 +172,8 @@ class Search:
     counted: Counter[tuple[str, str, tuple[Setting, ...]]] = field(factory=Counter, init=False)
     explainer: Explainer = field(factory=Explainer, init=False)
     hangs: int = field(default=0, init=False)
+    halted: str = field(default="", init=False)
+    """Why nothing more can be tried: what the adapter shows cannot be judged. Empty as long as it can."""
 
     def __attrs_post_init__(self) -> None:
         adapter = self.adapter
@@ -135,7 +182,7 @@ class Search:
     # --- scopes -------------------------------------------------------------------------------------------------------
 
     def scope(self, scope: Scope) -> Searched:
-        """Search in one scope. Raises AdapterError."""
+        """Search in one scope. Raises AdapterError if nothing was refuted before; else the search is ``halted``."""
         searched = Searched(scope)
         try:
             config = settings.configured(scope.config(), self.declared)
@@ -161,6 +208,11 @@ class Search:
         except Died as died:
             self.hangs += died.how == HUNG
             self._note(scope, config, (), self._stillborn(judging, died), True)
+        except AdapterError as error:
+            if not self.broken:
+                raise
+            # What was shown up to here was judged: an error behind it takes no violation back.
+            self.halted = f"{scope.name}: the adapter could not be judged any further: {error}"
         searched.findings, searched.cannot = judging.findings(), judging.cannot
         return searched
 
@@ -171,20 +223,18 @@ class Search:
         return judging.oracle.add(rules.TOTALITY, [crashed(crash)])
 
     def _walk(self, searched: Searched, config: Config, judging: Judging, number: int, steps: int) -> None:
-        """Walk once: actions of the walker, refused ones in between, and at the end the laws on the whole run."""
+        """Walk once: actions of the walker, refused ones in between; then its end, and the laws on the whole run."""
         scope = searched.scope
         self.runs.forget()
-        run = self.runs.begin(config)
+        going = Going(searched, config, judging, self.runs.begin(config))
         limits = scope.limits(config)
         walker = Walker.of(config, limits, f"{self.seed}/{scope.name}/{number}")
         offer = certainty.Offer(walker, self.adapter.shows)
         rows = Random(f"{self.seed}/{scope.name}/{number}/rows")
-        kept: list[Action] = []
-        broken: dict[str, None] = {}
         searched.walks += 1
         for tried in range(1, steps + 1):
             legal = not (self._probes() and tried % DISABLED_EVERY == 0)
-            world, before = run.world, run.point
+            world = going.run.world
             try:
                 overlong = self._overlong(world, rows) if legal and tried % OVERLONG_EVERY == 0 else None
                 probe = overlong if legal else offer.disabled(world)
@@ -194,33 +244,55 @@ class Search:
                 break
             except Exception as error:
                 why = f"no action could be drawn for the followed world: {type(error).__name__}: {error}"
-                searched.ended(why, broken)
+                searched.ended(why, going.broken)
                 return
-            moment = run.act(action)
             searched.actions += 1
-            if guessed(moment):
-                judging.moment(moment, len(kept))
-                break
-            found = judging.moment(moment, len(kept))
+            if not self.perform(going, action, legal):
+                if going.guess:
+                    break
+                return
             if legal:
-                walker.observe(run.followed)
-            else:
-                found += judging.guard(run.point, len(kept))
-            self._differences(scope, before, run.point, len(kept))
-            new = self._note(scope, config, (*kept, action), found, legal)
-            crash = crash_of(moment)
-            if crash is not None:
-                self.hangs += crash.values.get("ended") == HUNG
-                return
-            if new:
-                return
-            broken |= dict.fromkeys(violation.law for violation in refuted(found))
-            if run.point.seen is not None and run.point.seen.problems:
-                searched.ended(run.point.seen.problems[0], broken)
-                return
-            if run.followed.refusal is None or run.world is not world:
-                kept.append(action)
+                walker.observe(going.run.followed)
+        kept = tuple(going.kept)
+        if not self._close(going):
+            judging.not_carried_on(going.run.point.dead)
+            return
         self._whole(scope, config, judging, kept)
+        if len(going.kept) > len(kept):
+            self._note(scope, config, going.kept, judging.run(config, going.kept, laws=closing.FOLLOWING), True)
+
+    def perform(self, going: Going, action: Action, legal: bool) -> bool:
+        """Perform and judge one action of a walk; tell whether the walk goes on behind it."""
+        searched, judging, run = going.searched, going.judging, going.run
+        scope, world, before, at = searched.scope, run.world, run.point, len(going.kept)
+        moment = run.act(action)
+        found = judging.moment(moment, at)
+        if guessed(moment):
+            going.guess = True
+            return False
+        if not legal:
+            found += judging.guard(run.point, at)
+        self._differences(scope, before, run.point, at)
+        new = self._note(scope, going.config, (*going.kept, action), found, legal)
+        crash = crash_of(moment)
+        if crash is not None:
+            self.hangs += crash.values.get("ended") == HUNG
+        if crash is not None or new:
+            return False
+        going.broken |= dict.fromkeys(violation.law for violation in refuted(found))
+        if run.point.seen is not None and run.point.seen.problems:
+            searched.ended(run.point.seen.problems[0], going.broken)
+            return False
+        if run.followed.refusal is None or run.world is not world:
+            going.kept.append(action)
+        return True
+
+    def _close(self, going: Going) -> bool:
+        """Bring a walk to its end, beyond the budget; tell whether the implementation is alive behind that."""
+        if not going.guess:
+            with suppress(closing.Ended):
+                closing.close(Closer(self, going), tuple(going.kept))
+        return not going.run.point.dead
 
     def _whole(self, scope: Scope, config: Config, judging: Judging, kept: Sequence[Action]) -> None:
         """Judge a whole run; a crash while it is carried on is shown by the actions that led to it."""

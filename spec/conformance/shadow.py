@@ -495,17 +495,22 @@ def _refusal(action: Action, predicted: Moment, observation: Observation, shows:
     """Return the refusal of the moment: the model's where both refuse; an unexpected one is a broken contract (LV-9)."""
     if observation.refusal is None:
         return None
-    hosted = predicted.before.config.offload is not None
-    # A transfer that is only guessed may still mention the id of a new request.
-    needed = Shows.TRANSFERS if isinstance(action, MOVING) or (hosted and isinstance(action, act.Submit)) else None
-    if certainty.hangs_on_a_hit(predicted.before, action):
-        needed = Shows.HITS
-    if needed is not None and needed not in shows:
-        # Whether the action was legal hangs on it.
+    needed = undecided(predicted.before, action, shows)
+    if needed is not None:
         return cast(Refusal, Hidden(needed.value))
     if predicted.refusal is not None:
         return predicted.refusal
     return ContractBroken(f"the implementation does not perform it: {observation.refusal}")
+
+
+def undecided(world: World, action: Action, shows: frozenset[Shows]) -> Shows | None:
+    """Return what is not shown and decides whether an action is legal; None if that is known."""
+    hosted = world.config.offload is not None
+    # A transfer that is only guessed may still mention the id of a new request.
+    needed = Shows.TRANSFERS if isinstance(action, MOVING) or (hosted and isinstance(action, act.Submit)) else None
+    if certainty.hangs_on_a_hit(world, action):
+        needed = Shows.HITS
+    return None if needed in shows else needed
 
 
 def admitted_by(world: World, action: act.Allocate, observation: Observation) -> bool | None:

@@ -96,13 +96,60 @@ def test_an_adapter_that_does_not_show_what_it_declares_is_told_so() -> None:
         report(Mute())
 
 
+@define
+class Silent(Undeclared):
+    """Breaks PC-1, and shows nothing of what it declares under several groups or, ``worn``, from its fifth start on."""
+
+    inner: ModelAdapter = field(factory=lambda: ModelAdapter(fault=faults.by_id("M-POOL-2")))
+    worn: bool = False
+    starts: int = 0
+    silent: bool = False
+
+    def start(self, config: Config) -> None:
+        self.starts += 1
+        self.silent = self.starts > 4 if self.worn else len(config.groups) > 1
+        super().start(config)
+
+    def perform(self, action: Action) -> Observation:
+        shown = super().perform(action)
+        return evolve(shown, state=State()) if self.silent else shown
+
+
+WALKS = {"laws": ["PC-1", "PC-11"], "scopes": ["fa4", "fa4-m4", "fa2-m8"], "walks": 6, "steps": 250}
+
+
+@pytest.mark.parametrize("worn", [False, True], ids=["under several groups", "after a while"])
+def test_what_was_refuted_before_an_adapter_breaks_its_contract_stays_refuted(worn: bool) -> None:
+    said = report(Silent(worn=worn), **WALKS)
+    assert [law.law for law in said.refuted] == ["PC-1"]
+    scope = "fa4" if worn else "fa4-m4"
+    assert said.problems[0].startswith(f"{scope}: the adapter could not be judged any further: Submit: the adapter declares")
+    assert "the adapter could not be judged any further" in said.text()
+    assert "fa2-m8" not in {run.name for run in said.scopes}
+    example = said.of("PC-1").counterexample
+    assert example is not None
+    # Whoever shows nothing any more cannot show a shorter one, nor what was shown after each action.
+    assert (len(example.actions) > 20, len(said.problems)) == ((True, 2) if worn else (False, 1))
+    assert "the first in fa4: " in said.of("PC-1").why
+    with pytest.raises(Refuted, match="PC-1"):
+        said.raise_if_refuted()
+
+
+def test_an_adapter_that_breaks_its_contract_first_was_not_judged() -> None:
+    with pytest.raises(AdapterError, match="declares"):
+        report(Silent(), **WALKS | {"scopes": ["fa4-m4", "fa2-m8"]})
+
+
 # --- verdicts -------------------------------------------------------------------------------------------------------
 
 
 def test_the_model_is_not_refuted_and_every_law_has_a_verdict() -> None:
     told: list[str] = []
     said = report(ModelAdapter(), progress=told.append, walks=2)
-    assert [law.law for law in said] == [law.id for law in chosen_laws(None)]
+    assert [law.law for law in said] == [*(law.id for law in chosen_laws(None)), "GUARD"]
+    assert said.of("GUARD").verdict is Verdict.UNDETERMINED
+    assert "nothing that must be refused was tried: name GUARD" in said.text()
+    assert [law.law for law in report(ModelAdapter(), laws=["PC-1"])] == ["PC-1"]
     assert said.refuted == ()
     assert said.counterexamples == ()
     assert said.differences == ()
@@ -276,7 +323,7 @@ def test_a_difference_that_nothing_explains_says_so() -> None:
 def test_the_report_as_json(faulty: Report) -> None:
     said = json.loads(json.dumps(faulty.as_dict()))
     assert (said["adapter"], said["seed"]) == ("lossy", 0)
-    assert len(said["laws"]) == len(laws.ALL)
+    assert len(said["laws"]) == len(laws.ALL) + 1  # and GUARD
     refuted = [law for law in said["laws"] if law["verdict"] == "refuted"]
     assert [law["law"] for law in refuted] == ["CN-1"]
     assert files.loads(json.dumps(refuted[0]["counterexample"])) == faulty.of("CN-1").counterexample
