@@ -96,8 +96,8 @@ LOST: dict[type[Action], frozenset[str]] = {
 }
 """What can no longer be followed after the model refused such an action and the implementation performed it.
 
-What an open plan holds is known again once it is drained; bytes, internals and the course of the run stay unknown. The course is
-what follows from the actions alone: the tokens and counts of requests, steps, transfers, what waits to be freed. It is lost
+What an open plan holds is known again once it is drained; bytes, internals and the course of the run stay unknown. The course
+is what follows from the actions alone: the tokens and counts of requests, steps, transfers, what waits to be freed. It is lost
 where nothing says what the action did to it: the world that is followed would have it unchanged, and laws would judge that.
 """
 WAITING = "handoffs that wait"
