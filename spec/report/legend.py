@@ -29,8 +29,8 @@ ORACLE: dict[str, str] = {
 IMPLEMENTATION = frozenset(("actual", "ref", "free", "table", "before", "after", "taken", "entry", "found", "local", "lists"))
 """Values that are shown by the implementation, where the law is about what is shown."""
 HOW = (
-    "behind an answer stands what else changed: keys +block@tokens came and - went, refs block:before>after, free -block left and "
-    "+block@place joined the free queue"
+    "behind an answer stands what else changed: keys +block@tokens came and - went, refs block:before>after, free -block left "
+    "and +block@place joined the free queue"
 )
 """How to read ``changes``."""
 SEEN = "from what {} shows"
