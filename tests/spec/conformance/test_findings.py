@@ -29,7 +29,7 @@ HERE: dict[str, Any] = {"scopes": ["fa4"], "isolation": False}
 @pytest.fixture(autouse=True)
 def briefly(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shortest counterexamples are not the point here."""
-    monkeypatch.setattr(api, "Budget", functools.partial(Budget, shrink_runs=150))
+    monkeypatch.setattr(api, "Budget", functools.partial(Budget, shrink_runs=40))
 
 
 class RegistersAndReuses(faulty.RegistersThePreempted):
@@ -117,7 +117,7 @@ class KeepsKeys(PagedCache):
 
 
 def test_a_declared_order_is_permitted_and_what_is_wrong_with_eviction_is_not() -> None:
-    asked: dict[str, Any] = {"laws": ["PC-1", "PC-5", "PC-8"], "walks": 4, **HERE}
+    asked: dict[str, Any] = {"laws": ["PC-1", "PC-5", "PC-8"], "walks": 2, "steps": 150, **HERE}
     undeclared = api.check_all_laws(PagedCacheAdapter(LastFreedFirst), **asked)
     assert [law.law for law in undeclared.refuted] == ["PC-8"]
     assert undeclared.of("PC-8").explained == ("eviction_order=own",)
