@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -133,7 +134,7 @@ class Forgotten(PagedCacheAdapter):
     def perform(self, action: Action) -> Observation:
         shown = super().perform(action)
         keys = list(shown.state.device.keys or ())
-        gone = range(len(self.cache.pool.refs)) if shown.result.get("done") else ()
+        gone: Sequence[int] = range(len(self.cache.pool.refs)) if shown.result.get("done") else ()
         if isinstance(action, act.EvictBlocks):
             gone = action.blocks
         self.hidden |= {(key.block, key.group, key.prefix) for key in keys if key.block in gone}
