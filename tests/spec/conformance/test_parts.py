@@ -16,6 +16,7 @@ from kvproof.core.world import Status, World
 from kvproof.spec import judge, laws
 from kvproof.spec.conformance import shadow
 from kvproof.spec.conformance.adapter import HostState, Key, Observation, PoolState, RequestState, Shows, State, Transfer
+from kvproof.spec.conformance.differences import Noting
 from kvproof.spec.conformance.hidden import is_hidden, what_of
 from kvproof.spec.conformance.masks import BYTES, INTERNALS, PLAN, Mask
 from kvproof.spec.conformance.oracle import OF_THE_COUNT, Oracle, Verdict
@@ -267,7 +268,14 @@ def test_a_hit_that_is_adopted_and_not_shown_is_a_guess() -> None:
 
 def test_whom_a_failed_output_takes_its_blocks_from_is_a_guess() -> None:
     adapter, follower = followed(ALL - {Shows.ADMISSION})
-    steps = (act.BeginStep(), act.Lookup(0), act.Allocate(0, 8), act.Drain(), act.BuildMetadata(), act.Dispatch())
+    steps: tuple[Action, ...] = (
+        act.BeginStep(),
+        act.Lookup(0),
+        act.Allocate(0, 8),
+        act.Drain(),
+        act.BuildMetadata(),
+        act.Dispatch(),
+    )
     for action in (*steps, *(act.Execute(part) for part in CONFIG.parts)):
         assert follower.observe(action, adapter.perform(action)).moment.refusal is None
     assert follower.guess == ""
@@ -327,14 +335,28 @@ def test_an_allocation_that_is_put_off_changes_nothing_whatever_the_model_makes_
     """Admitted by the model, or refused by it (nothing was looked up)."""
     for looked in (True, False):
         adapter, follower = followed()
-        for action in (act.BeginStep(), *((act.Lookup(0),) if looked else ())):
-            shown = adapter.perform(action)
-            follower.observe(action, shown)
+        shown = adapter.perform(act.BeginStep())
+        follower.observe(act.BeginStep(), shown)
+        if looked:
+            shown = adapter.perform(act.Lookup(0))
+            follower.observe(act.Lookup(0), shown)
         before = follower.world
         seen = follower.observe(act.Allocate(0, 8), evolve(shown, result={"admitted": False, "events": ()}))
         assert seen.differences
         assert follower.world == evolve(before, hit=None)
         assert not follower.mask.lost
+
+
+def test_without_transfers_nobody_knows_who_holds_host_blocks_and_they_are_counted_anew() -> None:
+    """Only where something differs from the prediction; else its references are right."""
+    world = first(lambda world: any(host_of(world).pool.ref))
+    host = host_of(world)
+    wrong = evolve(world, host=evolve(host, pool=evolve(host.pool, ref=(0,) * len(host.pool.ref))))
+    follower, noting = Shadow(CONFIG, ALL - {Shows.TRANSFERS}), Noting()
+    assert follower._repaired(wrong, noting) is wrong
+    assert noting.differs("events", (), (1,))
+    assert host_of(follower._repaired(wrong, noting)).pool.ref == host.pool.ref
+    assert host_of(Shadow(CONFIG, ALL)._repaired(wrong, noting)).pool.ref == host_of(wrong).pool.ref
 
 
 # --- refusals -----------------------------------------------------------------------------------------------------------
