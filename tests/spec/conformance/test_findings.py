@@ -93,7 +93,7 @@ def test_laws_of_soundness_come_first_however_long_their_counterexamples_are() -
 # --- an order of one's own --------------------------------------------------------------------------------------------
 
 
-class _LosesOne(LastFreedFirst.pool_type):  # type: ignore[misc,valid-type,name-defined]
+class _LosesOne(LastFreedFirst.pool_type):  # type: ignore[misc,valid-type]
     def release(self, blocks: Any) -> None:
         super().release(blocks)
         if len(self.free) > 6:
@@ -106,7 +106,7 @@ class LosesOne(PagedCache):
     pool_type = _LosesOne
 
 
-class _KeepsKeys(LastFreedFirst.pool_type):  # type: ignore[misc,valid-type,name-defined]
+class _KeepsKeys(LastFreedFirst.pool_type):  # type: ignore[misc,valid-type]
     take = faulty.KeysOutliveReuse.pool_type.take
 
 

@@ -4,8 +4,6 @@ law judges the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from attrs import define
 
@@ -16,12 +14,11 @@ from kvproof.core.config import Config
 from kvproof.core.errors import NotScheduled
 from kvproof.core.world import World
 from kvproof.spec import judge as judges
-from kvproof.spec.conformance import api, predict
+from kvproof.spec.conformance import api
 from kvproof.spec.conformance.oracle import Verdict
 from kvproof.spec.conformance.reference import ModelAdapter
 from kvproof.spec.engines import scopes
 from kvproof.spec.engines.walk import Walker
-from kvproof.spec.judge import refuted
 from kvproof.spec.laws.base import Moment
 from tests.spec.conformance.following import begin
 
@@ -52,10 +49,9 @@ SCOPES = ("fa4-ahead-defer", "fa4-m4-n2", "fa4-m4-n2-host", "fa1-m4-n4-lazy", "f
 WALK = 400
 
 
-def refusing(attempt: Callable[[World, Action], Moment]) -> Callable[[World, Action], Moment]:
-    """Return what a model makes of actions that refuses every one."""
-    del attempt
-    return lambda world, action: Moment(world, action, None, NotScheduled("not now"), world)
+def refused(world: World, action: Action) -> Moment:
+    """What a model makes of actions that refuses every one."""
+    return Moment(world, action, None, NotScheduled("not now"), world)
 
 
 @pytest.mark.parametrize("scope", SCOPES)
@@ -77,13 +73,13 @@ def test_what_a_sound_implementation_does_and_the_model_refuses_breaks_no_law(
             fresh = type(action) not in seen_kinds
             if fresh:
                 with monkeypatch.context() as patched:
-                    patched.setattr(predict.judge, "attempt", refusing(judges.attempt))
+                    patched.setattr(judges, "attempt", refused)
                     seen = followed.take(adapter, action)
                 seen_kinds.add(type(action))
                 assert seen.problems == ("the model refuses it: not now",)
             else:
                 seen = followed.take(adapter, action)
-            assert [(violation.law, violation.evidence) for violation in refuted(followed.violations)] == [], action
+            assert [(violation.law, violation.evidence) for violation in judges.refuted(followed.violations)] == [], action
             if fresh:
                 break
             walker.observe(seen.followed)
