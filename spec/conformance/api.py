@@ -9,14 +9,15 @@ from attrs import evolve
 
 from kvproof.spec import judge, near
 from kvproof.spec import laws as all_laws
-from kvproof.spec.conformance import examples, settings
+from kvproof.spec.conformance import examples, reports, settings
 from kvproof.spec.conformance.adapter import Adapter, AdapterError, Shows
+from kvproof.spec.conformance.budget import Budget
 from kvproof.spec.conformance.isolation import LIMIT, Died, guarded
 from kvproof.spec.conformance.judging import GUARD
 from kvproof.spec.conformance.oracle import LawFinding, Verdict
 from kvproof.spec.conformance.play import Unrepeatable
 from kvproof.spec.conformance.reports import DifferenceGroup, LawVerdict, Refuted, Report, ScopeRun, counted
-from kvproof.spec.conformance.search import Broken, Budget, Search, Searched
+from kvproof.spec.conformance.search import Broken, Search, Searched
 from kvproof.spec.conformance.settings import Setting
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.engines import scopes as all_scopes
@@ -62,6 +63,9 @@ def check_all_laws(
     isolation: bool = True,
     limit: float = LIMIT,
     progress: Callable[[str], None] = lambda doing: None,
+    announce: Callable[[str], None] = lambda refuted: None,
+    known: Sequence[str] = (),
+    interruptible: bool = False,
 ) -> Report:
     """Judge an implementation by generated runs and return a verdict for every law.
 
@@ -70,28 +74,34 @@ def check_all_laws(
     walk, are the budget.
     ``policies`` are settings that the implementation declares, as ``field=value``, beside the ``profile`` and ``policies`` of
     the adapter. With ``isolation`` the adapter runs in a forked process, so that a hang of more than ``limit`` seconds or a
-    crash is a verdict (LV-9). ``progress`` is told what is being done. Raises UserError for unknown names, AdapterError if the
-    adapter does not show what it declares. If it broke a law before that, the report is of what was judged up to there, and the
-    error is one of its problems.
+    crash is a verdict (LV-9). ``progress`` is told what is being done, ``announce`` of each law as soon as it is refuted.
+    ``known`` are ids of judged laws that are known to be refuted: they come last in the report. If it is ``interruptible``, an
+    interrupt of the user (KeyboardInterrupt) ends the search, and the report is of what was judged up to there. Raises
+    UserError for unknown names, AdapterError if the adapter does not show what it declares. If it broke a law before that, the
+    report is of what was judged up to there, and the error is one of its problems.
     """
     _check(adapter)
     judged, where = chosen_laws(laws), chosen_scopes(scopes)
+    check_known(known, judged)
     declared = settings.declared_by(adapter, policies)
     behind = guarded(adapter, isolation, limit)
     try:
-        search = Search(behind, judged, declared, seed, Budget(walks, steps), progress)
+        search = Search(behind, judged, declared, seed, Budget(walks, steps), progress, announce, interruptible)
         done: list[Searched] = []
         for scope in where:
             if not search.halted:
                 done.append(search.scope(scope))
-        problems = [search.halted] if search.halted else []
-        problems += [f"{one.scope.name}: a walk ended early: {why}" for one in done for why in one.stopped]
+        problems = [f"{one.scope.name}: a walk ended early: {why}" for one in done for why in one.stopped]
         ended = [
             f"{one.scope.name}: {counted(count, 'walk')} ended early behind a violation of {broken}: {why}"
             for one in done
             for (why, broken), count in one.followed.items()
         ]
-        found = {law: _counterexample(search, broken, problems) for law, broken in search.broken.items()}
+        found = {
+            law: _counterexample(search, search.broken[law], problems)
+            for law in sorted(search.broken, key=lambda law: (law in known, reports.MARKS.index(reports.mark(law))))
+        }
+        problems[:0] = [search.halted] if search.halted else []
     finally:
         behind.close()
     return Report(
@@ -106,6 +116,7 @@ def check_all_laws(
         differences=tuple(_differences(search, declared)),
         problems=tuple(dict.fromkeys(problems)),
         ended=tuple(ended),
+        known=tuple(known),
     )
 
 
@@ -165,6 +176,18 @@ def chosen_laws(names: Sequence[str] | None) -> tuple[Law, ...]:
     return tuple(law for law in known if law.id in wanted)
 
 
+def check_known(known: Sequence[str], judged: Sequence[Law]) -> None:
+    """Check that laws that are known to be refuted are judged. Raises UserError."""
+    for name in known:
+        if all(law.id != name for law in judged):
+            ids = [law.id for law in (*all_laws.ALL, GUARD)]
+            if name in ids:
+                raise UserError(
+                    f"{name} is known to be refuted and is not judged: name it among the laws, too, or leave it out"
+                )
+            raise UserError(near.unknown("law", name, ids, "kvproof laws"))
+
+
 def chosen_scopes(names: Sequence[str] | None) -> tuple[Scope, ...]:
     """Return the scopes to search, in their order: all, or those of these names. Raises UserError."""
     if names is None or ALL in names:
@@ -218,7 +241,7 @@ def _verdict(
     why = _undetermined(law, verdict, findings, done)
     if why:
         return evolve(verdict, why=why)
-    bent = f"; {counted(verdict.bent, 'violation')} as a declared profile field stands for" if verdict.bent else ""
+    bent = f"; {counted(verdict.bent, 'violation')} that a declared setting stands for" if verdict.bent else ""
     return evolve(verdict, verdict=Verdict.HOLDS, why=f"judged {counted(verdict.judged, 'time')}{bent}")
 
 

@@ -48,10 +48,10 @@ class Judging:
     cannot: dict[str, str] = field(factory=dict)
 
     @classmethod
-    def of(cls, laws: Sequence[Law], config: Config, runs: Runs) -> Judging:
-        """Return the judge of these laws."""
+    def of(cls, laws: Sequence[Law], config: Config, runs: Runs, own: Collection[str] = ()) -> Judging:
+        """Return the judge of these laws; ``own`` are free policies that are declared (PM-6)."""
         adapter = runs.adapter
-        return cls(Oracle(laws, config, adapter.shows, adapter.null_block), runs)
+        return cls(Oracle(laws, config, adapter.shows, adapter.null_block, own=own), runs)
 
     def findings(self) -> tuple[LawFinding, ...]:
         """Return what was found so far."""

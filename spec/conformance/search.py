@@ -20,6 +20,7 @@ from kvproof.core.errors import ConfigError
 from kvproof.core.world import Phase, World
 from kvproof.spec.conformance import certainty, closing, settings
 from kvproof.spec.conformance.adapter import AdapterError, Shows, Unsupported
+from kvproof.spec.conformance.budget import Budget
 from kvproof.spec.conformance.differences import Difference
 from kvproof.spec.conformance.hidden import NotShown, guessed
 from kvproof.spec.conformance.isolation import Died, Direct, Isolated
@@ -34,12 +35,6 @@ from kvproof.spec.engines.walk import DISABLED_EVERY, Walker
 from kvproof.spec.judge import Violation, refuted
 from kvproof.spec.laws.base import Law, Moment
 
-WALKS = 3
-STEPS = 250
-HOST_STEPS = 500
-"""With a host tier it takes longer until something was stored, lost on the device and asked for again."""
-SHRINK_RUNS = 500
-SHRINK_ACTIONS = 40_000
 OVERLONG_EVERY = 9
 """So often a row is appended to past its end, if rows are shown."""
 ROWS_LAW = "TB-11"
@@ -48,21 +43,6 @@ MOST_HANGS = 3
 """After so many hangs, each of which takes the whole limit, nothing more is tried."""
 HUNG_RUNS = 10
 """Candidates that are tried to shorten the way to a hang."""
-
-
-@frozen(slots=True)
-class Budget:
-    """How much is tried; None: the usual. ``walks`` per scope, ``steps``: actions per walk."""
-
-    walks: int | None = None
-    steps: int | None = None
-    shrink_runs: int = SHRINK_RUNS
-    shrink_actions: int = SHRINK_ACTIONS
-
-    def of(self, config: Config) -> tuple[int, int]:
-        """Return walks and actions per walk in a scope."""
-        usual = STEPS if config.offload is None else HOST_STEPS
-        return (WALKS if self.walks is None else self.walks), (usual if self.steps is None else self.steps)
 
 
 @frozen(slots=True)
@@ -164,8 +144,12 @@ class Search:
     laws: Sequence[Law]
     declared: Sequence[Setting] = ()
     seed: int = 0
-    budget: Budget = Budget()
+    budget: Budget = field(factory=Budget)
     progress: Callable[[str], None] = lambda doing: None
+    announce: Callable[[str], None] = lambda refuted: None
+    """Is told of each law as soon as it is refuted, before its counterexample is shortened."""
+    interruptible: bool = False
+    """Whether an interrupt of the user ends the search, and what there is is kept."""
     runs: Runs = field(init=False)
     broken: dict[str, Broken] = field(factory=dict, init=False)
     first: dict[tuple[str, str, tuple[Setting, ...]], Differing] = field(factory=dict, init=False)
@@ -173,7 +157,8 @@ class Search:
     explainer: Explainer = field(factory=Explainer, init=False)
     hangs: int = field(default=0, init=False)
     halted: str = field(default="", init=False)
-    """Why nothing more can be tried: what the adapter shows cannot be judged. Empty as long as it can."""
+    """Why nothing more is tried: what the adapter shows cannot be judged, or the user has interrupted it. Empty until then."""
+    interrupted: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         adapter = self.adapter
@@ -191,7 +176,7 @@ class Search:
         except ConfigError as error:
             searched.skipped = f"not with what is declared: {error}"
             return searched
-        judging = Judging.of(self.laws, config, self.runs)
+        judging = Judging.of(self.laws, config, self.runs, self._own())
         walks, steps = self.budget.of(config)
         try:
             self.runs.forget()
@@ -213,8 +198,25 @@ class Search:
                 raise
             # What was shown up to here was judged: an error behind it takes no violation back.
             self.halted = f"{scope.name}: the adapter could not be judged any further: {error}"
+        except KeyboardInterrupt:
+            self.interrupt(f"in {scope.name}")
         searched.findings, searched.cannot = judging.findings(), judging.cannot
         return searched
+
+    def interrupt(self, where: str) -> None:
+        """Take an interrupt of the user: nothing more is tried or shortened, what there is is reported. A second one ends all.
+
+        Raises KeyboardInterrupt if the search is not to be interrupted in this way.
+        """
+        if not self.interruptible or self.interrupted:
+            raise KeyboardInterrupt
+        self.interrupted = True
+        self.halted = self.halted or f"interrupted {where}: what follows is of what was judged up to there"
+        self.adapter.close()  # an answer may be under way that nobody waits for any more
+        self.runs.forget()
+
+    def _own(self) -> frozenset[str]:
+        return frozenset(setting.name for setting in self.declared if setting.kind == "free")
 
     def _stillborn(self, judging: Judging, died: Died) -> list[Violation]:
         if all(law.id != rules.TOTALITY for law in self.laws):
@@ -322,6 +324,7 @@ class Search:
             if violation.law not in self.broken:
                 law = next(law for law in self.laws if law.id == violation.law)
                 self.broken[violation.law] = Broken(law, scope, config, tuple(actions), violation, legal)
+                self.announce(f"{law.id} is refuted in {scope.name}, by {len(actions)} actions: {violation.evidence.message}")
                 new = True
         return new
 
@@ -359,8 +362,13 @@ class Search:
     # --- counterexamples ----------------------------------------------------------------------------------------------
 
     def shrunk(self, broken: Broken) -> tuple[tuple[Action, ...], Violation]:
-        """Return a shorter action list that breaks the same law on a fresh start, and the violation it shows."""
-        self.progress(f"{broken.law.id}: shortening its counterexample")
+        """Return a shorter action list that breaks the same law on a fresh start, and the violation it shows.
+
+        How much is tried is bounded, see ``Budget``. After an interrupt the shortest list found so far comes back.
+        """
+        if self.interrupted:
+            return broken.actions, broken.violation
+        self.progress(f"{broken.law.id}: shortening its counterexample of {len(broken.actions)} actions")
         self.runs.forget()
         hung = dict(broken.violation.evidence.values).get("ended") == HUNG
         return shrink.shrink(
@@ -371,8 +379,9 @@ class Search:
             broken.scope.limits(broken.config),
             broken.legal,
             HUNG_RUNS if hung else self.budget.shrink_runs,
-            max_actions=self.budget.shrink_actions,
+            max_actions=self.budget.share(len(self.broken)),
             start=self.runs.begin,
-            judging=lambda laws: Judging.of(laws, broken.config, self.runs),
+            judging=lambda laws: Judging.of(laws, broken.config, self.runs, self._own()),
             ignored=(Exception, NotShown),
+            interrupted=lambda: self.interrupt(f"while the counterexample of {broken.law.id} was shortened"),
         )

@@ -21,7 +21,7 @@ from kvproof.core.errors import ContractBroken, Refusal
 from kvproof.core.offload import choosing
 from kvproof.core.records import Record
 from kvproof.core.world import Phase, Status, World, new_world
-from kvproof.spec import ground, near
+from kvproof.spec import ground, judge, near
 from kvproof.spec.conformance import answers, certainty, override, predict
 from kvproof.spec.conformance.adapter import AdapterError, HostState, Observation, PoolState, Shows, State
 from kvproof.spec.conformance.differences import Difference, Noting
@@ -157,7 +157,14 @@ class Shadow:
     ) -> Moment:
         """Return what the model makes of an action that the implementation performed and the model put off or failed at."""
         refusal, record = predicted.refusal, predicted.record
-        if observation.refusal is not None or not isinstance(action, act.Allocate | act.Output):
+        if observation.refusal is not None:
+            return predicted
+        if refusal is not None and judge.is_internal(refusal):
+            whole = predict.mended(self.world, action, self._hints(action, observation))
+            if whole is not None and whole.record is not None and whole.record.admitted is not False:
+                noting.differs("refusal", refusal.message, None)
+                return whole
+        if not isinstance(action, act.Allocate | act.Output):
             return predicted
         put_off = record is not None and record.admitted is False and admitted is True
         if not put_off and not isinstance(refusal, ContractBroken):

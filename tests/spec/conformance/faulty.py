@@ -30,6 +30,36 @@ class _KeepsKeys(BlockPool):
         return block
 
 
+class TakesBeforeItHolds(PagedCache):
+    """Takes new blocks before it holds those of the hit: one that nobody held is handed out, and stands in the table twice."""
+
+    def adopt(self, request: Request, hit: Hit) -> None:
+        for group, blocks in enumerate(hit.lists):
+            request.tables[group] += blocks
+            request.registered[group] += hit.length // self.layouts[group].span
+
+    def allocate(
+        self, name: int, amount: int, *, lookahead: int = 0, reserved: int = 0, whole: bool = False
+    ) -> list[list[int]] | None:
+        waited = not self.requests[name].running
+        new = super().allocate(name, amount, lookahead=lookahead, reserved=reserved, whole=whole)
+        for blocks in self.adoptable(name).lists if waited and new is not None else ():
+            for block in blocks:
+                self.pool.touch(block)
+        return new
+
+
+class RegistersThePreempted(PagedCache):
+    """What a preempted request had planned is registered with the rest of it, as if it had been computed."""
+
+    def preempt(self, name: int, drop_late: bool = False) -> None:
+        request = self.requests[name]
+        request.computed += self.planned.get(name, 0)
+        for group in self.groups("attention"):
+            self.register(request, group, request.computed)
+        super().preempt(name, drop_late)
+
+
 class KeysOutliveReuse(PagedCache):
     """A block that is handed out keeps the keys of what it held before."""
 
@@ -324,6 +354,8 @@ class Mistake:
 
 MISTAKES: tuple[Mistake, ...] = (
     Mistake(NeverTouched, "PC-3", "fa4", "references are counted from tables", 4),
+    Mistake(TakesBeforeItHolds, "TB-8", "fa4", "a block is handed out that stands in the table already", 12),
+    Mistake(RegistersThePreempted, "CC-3", "fa4", "a key names a block whose last tokens were only planned", 6),
     Mistake(KeysOutliveReuse, "PC-5", "fa4-m4-n2-tight", "what is handed out has no key of its former owner"),
     Mistake(InnerKeyOutlivesReuse, "PC-5", "fa4-m4-n2-tight", "that of a boundary inside it is a key, too"),
     Mistake(HitsTheWholePrompt, "HB-9", "fa4", "the last token is always computed", 8),

@@ -21,7 +21,7 @@ from kvproof.spec.conformance.hidden import Hidden
 from kvproof.spec.conformance.oracle import Verdict
 from kvproof.spec.conformance.play import Point
 from kvproof.spec.conformance.reference import ModelAdapter, highest_first, showing_all_but
-from kvproof.spec.conformance.reports import LawVerdict, Refuted, Report, ScopeRun, counted, law_lines, shortest_first
+from kvproof.spec.conformance.reports import LawVerdict, Refuted, Report, ScopeRun, counted, law_lines, worst_first
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.engines import scopes
 from kvproof.spec.exits import UserError
@@ -253,22 +253,25 @@ def test_refuted_laws_come_by_the_length_of_their_counterexamples_and_what_was_l
     longer = evolve(only(faulty), law="AA-1")
     example = evolve(
         longer,
-        law="CN-1",
+        law="CC-1",
         actions=longer.actions[1:],
         outcomes=longer.outcomes[1:],
         implementation=None,
         position=longer.position - 1,
     )
-    found = (LawVerdict("AA-0", "", Verdict.REFUTED, "why"), law("AA-1", longer), law("CN-1", example))
+    found = (LawVerdict("AA-0", "", Verdict.REFUTED, "why"), law("AA-1", longer), law("CC-1", example))
     hidden = [
         LawVerdict(f"BB-{at}", "", Verdict.UNDETERMINED, f"copies ({at} times)", hidden=(("copies", at),)) for at in (1, 2)
     ]
     left_out = [ScopeRun(f"s{at}", skipped="too big") for at in range(5)]
     said = Report("a", 0, (), (*found, *hidden), tuple(left_out))
-    assert [verdict.law for verdict in shortest_first(said.refuted)] == ["CN-1", "AA-1", "AA-0"]
-    assert [found.law for found in said.counterexamples] == ["CN-1", "AA-1"]
+    assert [verdict.law for verdict in worst_first(said.refuted)] == ["CC-1", "AA-1", "AA-0"]
+    assert [found.law for found in said.counterexamples] == ["CC-1", "AA-1"]
+    defined = law("CN-1", example)
+    assert [verdict.law for verdict in worst_first((defined, *said.refuted))] == ["CC-1", "AA-1", "AA-0", "CN-1"]
+    assert [verdict.law for verdict in evolve(said, laws=(*found, defined), known=("CC-1",)).in_order][-2:] == ["CN-1", "CC-1"]
     text = said.text()
-    assert text.index("CN-1 refuted") < text.index("AA-1 refuted") < text.index("undetermined:") < text.index("skipped:")
+    assert text.index("CC-1 refuted") < text.index("AA-1 refuted") < text.index("undetermined:") < text.index("skipped:")
     assert "  BB-1, BB-2: it needs what is not shown: copies\n" in text
     assert "  5 scopes (s0, s1, s2 and 2 more): too big" in text
 
@@ -283,14 +286,14 @@ def test_an_undeclared_setting_that_explains_a_violation_is_named() -> None:
     assert law.verdict is Verdict.REFUTED
     assert law.explained == ("removed_event=each_copy",)
     assert {group.explanation for group in said.differences} == {"explained by removed_event=each_copy"}
-    assert "would be expected with removed_event=each_copy, which is not declared" in said.text()
+    assert "not declared: with removed_event=each_copy, as releases of vLLM have or had it, the model breaks" in said.text()
     declared = report(
         each, scopes=["fa4-m4-n2-events"], walks=6, steps=250, laws=["EV-4", "CC-3"], policies=["removed_event=each_copy"]
     )
     assert declared.differences == ()
     assert declared.of("EV-4").verdict is Verdict.HOLDS
     assert declared.of("EV-4").bent > 0
-    assert "as a declared profile field stands for" in declared.of("EV-4").why
+    assert "that a declared setting stands for" in declared.of("EV-4").why
 
 
 def test_an_own_order_of_eviction_is_policy() -> None:

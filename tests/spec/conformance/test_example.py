@@ -17,8 +17,8 @@ from kvproof.core.config import Config
 from kvproof.spec import judge
 from kvproof.spec.conformance import api
 from kvproof.spec.conformance.adapter import Observation, Shows
+from kvproof.spec.conformance.budget import Budget
 from kvproof.spec.conformance.oracle import Verdict
-from kvproof.spec.conformance.search import Budget
 from kvproof.spec.conformance.shadow import Shadow
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.engines import scopes

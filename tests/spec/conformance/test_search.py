@@ -15,12 +15,13 @@ from kvproof.core.actions import Action
 from kvproof.core.config import SOUND, VLLM_0_33_0, Config
 from kvproof.spec import faults, laws
 from kvproof.spec.conformance.adapter import Observation, Shows, Unsupported
+from kvproof.spec.conformance.budget import Budget
 from kvproof.spec.conformance.isolation import guarded
 from kvproof.spec.conformance.judging import GUARD
 from kvproof.spec.conformance.oracle import LawFinding, Verdict
 from kvproof.spec.conformance.play import Crash, Runs, Unrepeatable
 from kvproof.spec.conformance.reference import ModelAdapter, highest_first
-from kvproof.spec.conformance.search import Budget, Search, Searched
+from kvproof.spec.conformance.search import Search, Searched
 from kvproof.spec.conformance.settings import declared_by
 from kvproof.spec.conformance.shadow import MOVING, Shadow
 from kvproof.spec.engines import players, scopes
