@@ -22,7 +22,7 @@ from kvproof.core.offload import choosing
 from kvproof.core.records import Record
 from kvproof.core.world import Phase, Status, World, new_world
 from kvproof.spec import ground, near
-from kvproof.spec.conformance import answers, certainty, override, predict
+from kvproof.spec.conformance import answers, certainty, leftout, override, predict
 from kvproof.spec.conformance.adapter import AdapterError, HostState, Observation, PoolState, Shows, State
 from kvproof.spec.conformance.differences import Difference, Noting
 from kvproof.spec.conformance.hidden import Hidden, is_hidden
@@ -327,8 +327,8 @@ class Shadow:
         if admitted is not None:
             result = {**result, "admitted": admitted}
         changed = {name: value for name, value in result.items() if noting.differs(name, getattr(record, name), value)}
-        sure = not noting.found and not self.mask.derived()
-        left_out = [] if sure else [name for name in self._left_out(action) if name not in result]
+        followed_from = leftout.following(self.world, action, result)
+        left_out = leftout.unknown(self.config, self.shows, action, {*result, *followed_from})
         if "store_device" in changed and "store_meta" not in result:
             # what the events will say of a block that the model did not choose is not known
             meta = record.store_meta or (() if choosing.tracks_meta(self.config) and changed["store_device"] else None)
@@ -338,6 +338,11 @@ class Shadow:
             now = answers.taken_in(judged, action, record, changed)
             followed = now if same else answers.taken_in(followed, action, record, changed)
             judged = now
+        if followed_from:
+            record = evolve(record, **followed_from)
+        withheld = leftout.IN_WORLDS.get(type(action), frozenset()).intersection(left_out)
+        if not withheld <= self.mask.withheld:
+            self.mask = evolve(self.mask, withheld=self.mask.withheld | withheld)
         return followed, judged, record, self.mask.record(action, record, left_out, told=isinstance(action, act.Allocate))
 
     def _result(self, action: Action, observation: Observation) -> dict[str, object]:
@@ -353,10 +358,6 @@ class Shadow:
             if decided.get(name, Shows.EVENTS if name == "events" else None) in (None, *self.shows)
             and not (name == "reads" and self.mask.contents())
         }
-
-    def _left_out(self, action: Action) -> list[str]:
-        decided = FIELDS.get(type(action), {})
-        return [name for name, capability in decided.items() if capability in self.shows]
 
     # --- the moment ---------------------------------------------------------------------------------------------------
 
