@@ -63,10 +63,11 @@ def check_all_laws(
     walk, are the budget.
     ``policies`` are settings that the implementation declares, as ``field=value``, beside the ``profile`` and ``policies`` of
     the adapter. With ``isolation`` the adapter runs in a forked process, so that a hang of more than ``limit`` seconds or a
-    crash is a verdict (LV-9). ``progress`` is told what is being done. Raises UserError for unknown names, AdapterError if the
-    adapter does not show what it declares.
+    crash is a verdict (LV-9). ``progress`` is told what is being done. Raises UserError for unknown names and a
+    budget with which nothing can be tried, AdapterError if the adapter does not show what it declares.
     """
     _check(adapter)
+    _check_budget(walks, steps, limit)
     judged, where = chosen_laws(laws), chosen_scopes(scopes)
     declared = settings.declared_by(adapter, policies)
     behind = guarded(adapter, isolation, limit)
@@ -120,6 +121,23 @@ def _check(adapter: object) -> None:
             raise AdapterError(f"the adapter's {method} is {getattr(adapter, method, None)!r}: a method is needed")
 
 
+def _check_budget(walks: object, steps: object, limit: object) -> None:
+    """Refuse a budget with which nothing could be tried. Raises UserError."""
+    for name, count in (("walks", walks), ("steps", steps)):
+        if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
+            raise UserError(f"{name} is {count!r}: a whole number from 1 on is needed, or None for the usual one")
+    if not isinstance(limit, int | float) or isinstance(limit, bool) or not limit > 0:
+        raise UserError(f"limit is {limit!r}: seconds are needed, more than 0")
+
+
+def _names(what: str, names: Sequence[str], example: str) -> None:
+    """Refuse what is no list of names: a text is taken apart into letters, and with none nothing would be tried."""
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise UserError(f"{what} is {names!r}: a list of names is needed, such as [{example!r}]")
+    if not names:
+        raise UserError(f"{what} is {names!r}: name at least one, or give None for all")
+
+
 def _has(adapter: object, name: str) -> bool:
     try:
         return hasattr(adapter, name)
@@ -140,6 +158,7 @@ def chosen_laws(names: Sequence[str] | None) -> tuple[Law, ...]:
     known = (*all_laws.ALL, GUARD)
     if names is None:
         return all_laws.ALL
+    _names("laws", names, "HB-9")
     wanted: set[str] = set()
     for name in names:
         family = {law.id for law in all_laws.family(name)} or {law.id for law in known if law.id.casefold() == name.casefold()}
@@ -151,6 +170,8 @@ def chosen_laws(names: Sequence[str] | None) -> tuple[Law, ...]:
 
 def chosen_scopes(names: Sequence[str] | None) -> tuple[Scope, ...]:
     """Return the scopes to search, in their order: all, or those of these names. Raises UserError."""
+    if names is not None:
+        _names("scopes", names, "fa4")
     if names is None or ALL in names:
         return all_scopes.ALL
     wanted = {scope.name for scope in all_scopes.chosen(True)} if QUICK in names else set()

@@ -96,7 +96,15 @@ LOST: dict[type[Action], frozenset[str]] = {
 
 What an open plan holds is known again once it is drained; bytes and internals stay unknown.
 """
-MOVED: tuple[str, ...] = ("store_event", "store_device", "store_host", "load_event", "load_device", "load_host", "load_requests")
+MOVED: tuple[str, ...] = (
+    "store_event",
+    "store_device",
+    "store_host",
+    "load_event",
+    "load_device",
+    "load_host",
+    "load_requests",
+)
 """Fields of a step's metadata that say which bytes the worker moves."""
 LEFT_OUT = "an answer without"
 WAITING = "handoffs that wait"
@@ -166,7 +174,12 @@ class Mask:
         looked = None if world.hit is None else ground.request_of(world, world.hit.request)
         if world.hit is not None and self.lacks(Shows.HITS) and not (looked is not None and looked.skip_reading):
             changes["hit"] = self._hit(world.hit)
-        if self.lost or self.absent or self.withheld or self.lacks(Shows.COPIES, Shows.ZEROED, Shows.HANDOFFS, Shows.TRANSFERS, *DERIVED):
+        if (
+            self.lost
+            or self.absent
+            or self.withheld
+            or self.lacks(Shows.COPIES, Shows.ZEROED, Shows.HANDOFFS, Shows.TRANSFERS, *DERIVED)
+        ):
             changes["plan"] = self._plan(world.plan)
         if self.withheld or self.lacks(Shows.COPIES, Shows.ZEROED, Shows.TRANSFERS):
             changes["steps"] = tuple(self._step(step) for step in world.steps)
