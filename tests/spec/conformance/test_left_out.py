@@ -93,6 +93,9 @@ LIES: tuple[tuple[type[Action], str, Callable[[Any], Any], str, str], ...] = (
     (act.BuildMetadata, "store_host", short, "IP-1", "fa4-m4-n2-host"),
     (act.BuildMetadata, "store_meta", short, "IP-1", "fa4-m4-n2-host"),
     (act.BuildMetadata, "load_event", more, "CP-11", "fa4-host"),
+    (act.BuildMetadata, "load_device", short, "LD-1", "fa4-ahead-host-hold"),
+    (act.BuildMetadata, "load_host", short, "LD-1", "fa4-ahead-host-hold"),
+    (act.BuildMetadata, "load_requests", short, "LD-1", "fa4-ahead-host-hold"),
     (act.BuildMetadata, "outcomes", short, "HO-5", "fa4-m4-n2-host"),
     (act.Dispatch, "local_lengths", short, "DS-4", "fa2-n4"),
     (act.Dispatch, "pending_work", other, "LV-7", "fa4-m4-n2-host"),
@@ -111,11 +114,21 @@ def test_a_lie_is_refuted_where_it_is_shown_and_nothing_holds_on_what_is_left_ou
     action: type[Action], name: str, how: Callable[[Any], Any], law: str, scope: str
 ) -> None:
     judged = [laws.by_id(law)]
-    shown = walk(Lying(of=action, of_field=name, how=how), scope, f"{name}/0", 900, until=(law,), laws=judged)
+    shown = walk(Lying(of=action, of_field=name, how=how), scope, f"{law}/3", 900, until=(law,), laws=judged)
     assert shown.refuted == {law}
     missing = play(Lying(of=action, of_field=name), scope, shown.actions)
     assert missing.oracle.finding(law).verdict is Verdict.UNDETERMINED
     assert any(what.startswith("an answer without") for what in missing.oracle.finding(law).hidden)
+
+
+@pytest.mark.parametrize("how", [twice, lambda value: ()], ids=["twice", "empty"])
+@pytest.mark.parametrize("name", ["load_device", "load_host", "load_requests"])
+def test_the_worker_is_told_of_each_copy_of_a_load_once(name: str, how: Callable[[Any], Any]) -> None:
+    """LD-1: twice, or not at all, is refuted, whatever the loads that are shown to wait say."""
+    liar = Lying(of=act.BuildMetadata, of_field=name, how=how)
+    told = walk(liar, "fa4-ahead-host-hold", "LD-1/3", 900, until=("LD-1",), laws=[laws.by_id("LD-1")])
+    assert told.refuted == {"LD-1"}
+    assert "a step is told of other loads" in told.violations[0].evidence.message
 
 
 FAULTS: tuple[tuple[str, str, int], ...] = (
