@@ -103,7 +103,7 @@ LIES: tuple[tuple[type[Action], str, Callable[[Any], Any], str, str], ...] = (
     (act.Finish, "pending_work", other, "LV-7", "fa4-m4-n2-host"),
     (act.CompleteStore, "done", other, "PC-8", "fa4-m4-n2-host"),
     (act.CompleteStore, "pending_work", other, "LV-7", "fa4-m4-n2-host"),
-    (act.ResetHost, "done", always, "CP-12", "fa4-m4-n2-host"),
+    (act.ResetHost, "done", always, "CP-12", "fa2-n4-host-tiny"),
     (act.ReadCounters, "gauge", more, "CN-5", "fa4-m4-n2-host"),
 )
 """(action, field, a lie, the law that refutes it, scope)."""
@@ -114,7 +114,7 @@ def test_a_lie_is_refuted_where_it_is_shown_and_nothing_holds_on_what_is_left_ou
     action: type[Action], name: str, how: Callable[[Any], Any], law: str, scope: str
 ) -> None:
     judged = [laws.by_id(law)]
-    shown = walk(Lying(of=action, of_field=name, how=how), scope, f"{law}/3", 900, until=(law,), laws=judged)
+    shown = walk(Lying(of=action, of_field=name, how=how), scope, f"{law}/1", 900, until=(law,), laws=judged)
     assert shown.refuted == {law}
     missing = play(Lying(of=action, of_field=name), scope, shown.actions)
     assert missing.oracle.finding(law).verdict is Verdict.UNDETERMINED
@@ -126,7 +126,7 @@ def test_a_lie_is_refuted_where_it_is_shown_and_nothing_holds_on_what_is_left_ou
 def test_the_worker_is_told_of_each_copy_of_a_load_once(name: str, how: Callable[[Any], Any]) -> None:
     """LD-1: twice, or not at all, is refuted, whatever the loads that are shown to wait say."""
     liar = Lying(of=act.BuildMetadata, of_field=name, how=how)
-    told = walk(liar, "fa4-ahead-host-hold", "LD-1/3", 900, until=("LD-1",), laws=[laws.by_id("LD-1")])
+    told = walk(liar, "fa4-ahead-host-hold", "LD-1/1", 900, until=("LD-1",), laws=[laws.by_id("LD-1")])
     assert told.refuted == {"LD-1"}
     assert "a step is told of other loads" in told.violations[0].evidence.message
 
