@@ -43,6 +43,14 @@ class Told:
             click.echo(f"\r\x1b[2K{line}" if terminal else line, file=sys.stderr, nl=not terminal)
         self._open = terminal
 
+    def say(self, what: str) -> None:
+        """Say what has to be known at once, on a line of its own that stays."""
+        if self._quiet:
+            return
+        self.end()
+        with suppress(OSError, ValueError):
+            click.echo(f"{self._what}: {what}; {time.monotonic() - self._began:.0f} s", file=sys.stderr)
+
     def end(self) -> None:
         """Wipe the line off a terminal."""
         if self._open:

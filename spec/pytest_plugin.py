@@ -109,8 +109,8 @@ def kvproof_report(request: pytest.FixtureRequest) -> Callable[..., Report]:
 
 OPTIONS: tuple[tuple[str, str, str, str], ...] = (
     ("seed", "int", "N", "seed of the generated runs; the same seed gives the same report"),
-    ("walks", "int", "N", "random walks per scope"),
-    ("steps", "int", "N", "actions per walk"),
+    ("walks", "int", "N", "random walks per scope (default 3)"),
+    ("steps", "int", "N", "actions per walk (default 250, with a host tier 500)"),
     ("law", "many", "ID", "judge only this law, or all of a family (HB); may be repeated"),
     ("scope", "many", "NAME", "walk only this configuration; may be repeated"),
     ("report", "text", "DIR", "write the report and its counterexamples here, as JSON and Markdown"),

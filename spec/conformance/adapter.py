@@ -150,12 +150,12 @@ class State:
     rows: Mapping[int, Lists] | None = None
     """The worker's rows by row number."""
     copies: Sequence[tuple[int, int]] | None = None
-    """(source, destination) of the copies that the open plan has queued and not handed out."""
+    """(source, destination) of the copies that the open plan has queued and not handed out: with COPIES."""
     handoffs: Sequence[tuple[int, int, int, int]] | None = None
-    """(request, group, block, boundary) of the handoffs that wait to be handed out."""
+    """(request, group, block, boundary) of the handoffs that wait to be handed out: with HANDOFFS."""
     deferred: Sequence[tuple[int, Sequence[int]]] | None = None
     """(fence, blocks) of the frees that wait until as many steps are processed, oldest first; null entries count from the first
-    other one of a table."""
+    other one of a table: with TABLES."""
 
 
 @frozen(slots=True)

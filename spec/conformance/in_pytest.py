@@ -247,7 +247,7 @@ def failure(report: Report, verdict: LawVerdict, again: str) -> str:
     if reports.weight(verdict.law):
         lines.append(f"means     {reports.weight(verdict.law)}")
     if verdict.explained:
-        lines.append(f"declare?  it would be expected with {' or '.join(verdict.explained)}, which is not declared")
+        lines.append(f"declare?  {reports.declarable(verdict)}")
     if verdict.counterexample is not None:
         told = reports.story(verdict.counterexample)
         lines += ["actions   and what the adapter showed after each", *(f"    {line}" for line in told)]

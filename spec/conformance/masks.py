@@ -87,14 +87,18 @@ DERIVED: frozenset[Shows] = frozenset((Shows.TABLES, Shows.KEYS, Shows.REFERENCE
 OF_CONNECTORS: frozenset[Shows] = frozenset((Shows.TRANSFERS, Shows.COUNTERS))
 """Without a connector there is nothing of these to be hidden."""
 HOSTED: frozenset[Shows] = frozenset((Shows.HOST, Shows.TRANSFERS, Shows.COUNTERS))
-PLAN, INTERNALS, BYTES = "plan", "internals", "bytes"
+PLAN, INTERNALS, BYTES, COURSE = "plan", "internals", "bytes", "course"
 LOST: dict[type[Action], frozenset[str]] = {
     act.Allocate: frozenset((PLAN, INTERNALS)),
-    **dict.fromkeys((act.Dispatch, act.Execute, act.Output, act.RunStore, act.RunLoad, act.CompleteLoad), frozenset((BYTES,))),
+    act.Execute: frozenset((BYTES,)),
+    **dict.fromkeys((act.Submit, act.CompleteStore, act.Promote, act.ResetHost), frozenset((COURSE,))),
+    **dict.fromkeys((act.Dispatch, act.Output, act.RunStore, act.RunLoad, act.CompleteLoad), frozenset((BYTES, COURSE))),
 }
 """What can no longer be followed after the model refused such an action and the implementation performed it.
 
-What an open plan holds is known again once it is drained; bytes and internals stay unknown.
+What an open plan holds is known again once it is drained; bytes, internals and the course of the run stay unknown. The course
+is what follows from the actions alone: the tokens and counts of requests, steps, transfers, what waits to be freed. It is lost
+where nothing says what the action did to it: the world that is followed would have it unchanged, and laws would judge that.
 """
 MOVED: tuple[str, ...] = (
     "store_event",
@@ -110,6 +114,12 @@ LEFT_OUT = "an answer without"
 WAITING = "handoffs that wait"
 """Shown or not: what an implementation publishes is its own, so that it cannot be predicted."""
 UNFOLLOWED = "what becomes of a step that the model refuses"
+_COUNTED: tuple[str, ...] = (
+    *("tip", "num_tokens", "num_prompt", "status", "computed", "in_flight", "placeholders", "stale", "drop_stale", "loaded"),
+)
+"""What of a request follows from the actions and is not asked of an adapter."""
+_COURSE: tuple[str, ...] = ("hit", "plan", "steps", "worker", "deferred", "issued", "processed")
+"""What of a world does."""
 _INTERNAL: tuple[str, ...] = (
     *("partial_index", "partial_source", "allocated", "retired", "tail_block", "tail_boundary"),
     *("checkpoint_position", "checkpoint_column"),
@@ -189,6 +199,10 @@ class Mask:
                 changes["worker"] = Hidden(Shows.TABLES.value)
         if world.host is not None and (self.absent or self.withheld or self.contents() or self.lacks(*HOSTED)):
             changes["host"] = self._host(world.host)
+        if COURSE in self.lost:
+            changes |= {name: Hidden(UNFOLLOWED) for name in _COURSE}
+            if world.host is not None:
+                changes["host"] = Hidden(UNFOLLOWED)
         return evolve(world, **changes)
 
     def without_worker(self, world: World) -> World:
@@ -213,6 +227,8 @@ class Mask:
     def _request(self, request: Request) -> Request:
         unknown = self.lacks(Shows.HITS) or self.left_out("junction")
         hits: dict[str, Any] = {"junction": Hidden(unknown)} if unknown and not request.skip_reading else {}
+        if COURSE in self.lost:
+            hits |= {name: Hidden(UNFOLLOWED) for name in _COUNTED}
         return evolve(request, groups=tuple(self._state(state) for state in request.groups), **hits)
 
     def _state(self, state: GroupState) -> GroupState:

@@ -21,7 +21,7 @@ from kvproof.core.errors import ContractBroken, Refusal
 from kvproof.core.offload import choosing
 from kvproof.core.records import Record
 from kvproof.core.world import Phase, Status, World, new_world
-from kvproof.spec import ground, near
+from kvproof.spec import ground, judge, near
 from kvproof.spec.conformance import answers, certainty, leftout, override, predict
 from kvproof.spec.conformance.adapter import AdapterError, HostState, Observation, PoolState, Shows, State
 from kvproof.spec.conformance.differences import Difference, Noting
@@ -161,7 +161,14 @@ class Shadow:
     ) -> Moment:
         """Return what the model makes of an action that the implementation performed and the model put off or failed at."""
         refusal, record = predicted.refusal, predicted.record
-        if observation.refusal is not None or not isinstance(action, act.Allocate | act.Output):
+        if observation.refusal is not None:
+            return predicted
+        if refusal is not None and judge.is_internal(refusal):
+            whole = predict.mended(self.world, action, self._hints(action, observation))
+            if whole is not None and whole.record is not None and whole.record.admitted is not False:
+                noting.differs("refusal", refusal.message, None)
+                return whole
+        if not isinstance(action, act.Allocate | act.Output):
             return predicted
         put_off = record is not None and record.admitted is False and admitted is True
         if not put_off and not isinstance(refusal, ContractBroken):
@@ -209,7 +216,7 @@ class Shadow:
         """Tell whether an allocation was admitted, by its answer, status or tables; None if none of them says so."""
         if not isinstance(action, act.Allocate) or observation.refusal is not None:
             return None
-        known = admitted_by(self.world, action, observation)
+        known = admitted_by(self.world, action, evolve(observation, result=self._result(action, observation)))
         if known is not None or Shows.ADMISSION in self.shows:
             return known
         said = (self._declared(observation.state).requests or {}).get(action.request)
@@ -275,8 +282,10 @@ class Shadow:
             hidden: dict[str, Any] = {} if Shows.TABLES in shows else {"tables": None}
             hidden |= {} if Shows.INTERNALS in shows else {"num_cached": None}
             shown = evolve(shown, requests={name: evolve(said, **hidden) for name, said in shown.requests.items()})
-        if shown.rows is not None and Shows.ROWS not in shows:
-            shown = evolve(shown, rows=None)
+        for name, capability in SHOWN_BY.items():
+            if capability not in shows and getattr(shown, name) is not None:
+                unshown: dict[str, Any] = {name: None}
+                shown = evolve(shown, **unshown)
         if shown.host is not None:
             shown = evolve(shown, host=self._declared_host(shown.host))
         return shown
@@ -442,6 +451,14 @@ class Shadow:
                 )
 
 
+SHOWN_BY: dict[str, Shows] = {
+    "rows": Shows.ROWS,
+    "copies": Shows.COPIES,
+    "handoffs": Shows.HANDOFFS,
+    "deferred": Shows.TABLES,
+}
+"""The capability that shows a part of a state by itself."""
+
 DECLARED: dict[Shows, Callable[[State, Config], bool]] = {
     Shows.TABLES: lambda state, config: (
         state.requests is not None and all(said.tables is not None for said in state.requests.values())
@@ -484,17 +501,22 @@ def _refusal(action: Action, predicted: Moment, observation: Observation, shows:
     """Return the refusal of the moment: the model's where both refuse; an unexpected one is a broken contract (LV-9)."""
     if observation.refusal is None:
         return None
-    hosted = predicted.before.config.offload is not None
-    # A transfer that is only guessed may still mention the id of a new request.
-    needed = Shows.TRANSFERS if isinstance(action, MOVING) or (hosted and isinstance(action, act.Submit)) else None
-    if certainty.hangs_on_a_hit(predicted.before, action):
-        needed = Shows.HITS
-    if needed is not None and needed not in shows:
-        # Whether the action was legal hangs on it.
+    needed = undecided(predicted.before, action, shows)
+    if needed is not None:
         return cast(Refusal, Hidden(needed.value))
     if predicted.refusal is not None:
         return predicted.refusal
     return ContractBroken(f"the implementation does not perform it: {observation.refusal}")
+
+
+def undecided(world: World, action: Action, shows: frozenset[Shows]) -> Shows | None:
+    """Return what is not shown and decides whether an action is legal; None if that is known."""
+    hosted = world.config.offload is not None
+    # A transfer that is only guessed may still mention the id of a new request.
+    needed = Shows.TRANSFERS if isinstance(action, MOVING) or (hosted and isinstance(action, act.Submit)) else None
+    if certainty.hangs_on_a_hit(world, action):
+        needed = Shows.HITS
+    return None if needed in shows else needed
 
 
 def admitted_by(world: World, action: act.Allocate, observation: Observation) -> bool | None:

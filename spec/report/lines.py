@@ -16,6 +16,7 @@ from kvproof.spec import faults
 from kvproof.spec.counterexample import Counterexample, Outcome, Settings, Shown
 from kvproof.spec.faults import Fault
 from kvproof.spec.judge import Violation
+from kvproof.spec.report import legend
 
 MAX_LINES = 26
 HEAD = 6
@@ -74,7 +75,8 @@ def _announced(events: object) -> object:
 def _answers(example: Counterexample) -> list[str]:
     """Return what was answered to each action: by the implementation if one broke the law, else by the model."""
     if example.implementation is not None:
-        return [shown_text(shown) for shown in example.implementation.shown]
+        said = [shown_text(shown) for shown in example.implementation.shown]
+        return [", ".join(filter(None, parts)) for parts in zip(said, legend.changes(example), strict=True)]
     return [answer_text(outcome) for outcome in example.outcomes]
 
 
@@ -101,6 +103,12 @@ def _event_text(event: dict[str, object]) -> _Said:
     return _Said(f"{event['kind']}{key}")
 
 
+def evidence(example: Counterexample) -> list[str]:
+    """Return the values of the evidence, one a line, with whose they are and what they mean where that is not plain."""
+    found = [f"{name} = {value}" + (f" ({owner})" if owner else "") for name, value, owner in legend.values(example)]
+    return found + [f"({meaning})" for meaning in legend.meanings(example)]
+
+
 def story(example: Counterexample) -> list[Line]:
     """Return the actions with their answers: the closing of a step folded into one line, a long middle left out."""
     lines = list(_folded(example))
@@ -124,8 +132,10 @@ def _folded(example: Counterexample) -> Iterator[Line]:
             yield Line(str(at), action_text(action), answer)
             at += 1
             continue
-        answers = [answer for _, answer in pairs[at:stop] if answer]
         names = [getattr(action, "part", type(action).__name__) for action, _ in pairs[at:stop]]
+        said = [(name, answer) for name, (_, answer) in zip(names, pairs[at:stop], strict=True) if answer]
+        # Of an implementation it matters which action it was: of the model the fields of the answer tell.
+        answers = [answer if example.implementation is None else f"{name}: {answer}" for name, answer in said]
         yield Line(f"{at}-{stop - 1}", ", ".join(names), "; ".join(answers))
         at = stop
 

@@ -70,11 +70,6 @@ def other(value: bool) -> bool:
     return not value
 
 
-def always(value: bool) -> bool:
-    del value
-    return True
-
-
 def is_nothing(value: Any) -> bool:
     return all(is_nothing(part) for part in value) if isinstance(value, tuple) else not value
 
@@ -103,10 +98,12 @@ LIES: tuple[tuple[type[Action], str, Callable[[Any], Any], str, str], ...] = (
     (act.Finish, "pending_work", other, "LV-7", "fa4-m4-n2-host"),
     (act.CompleteStore, "done", other, "PC-8", "fa4-m4-n2-host"),
     (act.CompleteStore, "pending_work", other, "LV-7", "fa4-m4-n2-host"),
-    (act.ResetHost, "done", always, "CP-12", "fa2-n4-host-tiny"),
+    (act.ResetHost, "done", other, "CP-12", "fa4-m4-n2-host"),
     (act.ReadCounters, "gauge", more, "CN-5", "fa4-m4-n2-host"),
 )
 """(action, field, a lie, the law that refutes it, scope)."""
+SEEDS = {"CP-12": 0}
+"""Walks in which what the lie is about comes up, where it is not the second one."""
 
 
 @pytest.mark.parametrize(("action", "name", "how", "law", "scope"), LIES, ids=[f"{lie[0].__name__}-{lie[1]}" for lie in LIES])
@@ -114,7 +111,7 @@ def test_a_lie_is_refuted_where_it_is_shown_and_nothing_holds_on_what_is_left_ou
     action: type[Action], name: str, how: Callable[[Any], Any], law: str, scope: str
 ) -> None:
     judged = [laws.by_id(law)]
-    shown = walk(Lying(of=action, of_field=name, how=how), scope, f"{law}/1", 900, until=(law,), laws=judged)
+    shown = walk(Lying(of=action, of_field=name, how=how), scope, f"{law}/{SEEDS.get(law, 1)}", 900, until=(law,), laws=judged)
     assert shown.refuted == {law}
     missing = play(Lying(of=action, of_field=name), scope, shown.actions)
     assert missing.oracle.finding(law).verdict is Verdict.UNDETERMINED
