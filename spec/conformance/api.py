@@ -82,6 +82,8 @@ def check_all_laws(
     """
     _check(adapter)
     _check_budget(walks, steps, limit)
+    _check_names("laws", laws, "HB-9")
+    _check_names("scopes", scopes, "fa4")
     judged, where = chosen_laws(laws), chosen_scopes(scopes)
     check_known(known, judged)
     declared = settings.declared_by(adapter, policies)
@@ -156,8 +158,10 @@ def _check_budget(walks: object, steps: object, limit: object) -> None:
         raise UserError(f"limit is {limit!r}: seconds are needed, more than 0")
 
 
-def _names(what: str, names: Sequence[str], example: str) -> None:
-    """Refuse what is no list of names: a text is taken apart into letters, and with none nothing would be tried."""
+def _check_names(what: str, names: Sequence[str] | None, example: str) -> None:
+    """Refuse what is no list of names, or an empty one, with which nothing would be tried. Raises UserError."""
+    if names is None:
+        return
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise UserError(f"{what} is {names!r}: a list of names is needed, such as [{example!r}]")
     if not names:
@@ -185,7 +189,6 @@ def chosen_laws(names: Sequence[str] | None) -> tuple[Law, ...]:
     known = (*all_laws.ALL, GUARD)
     if names is None:
         return all_laws.ALL
-    _names("laws", names, "HB-9")
     wanted: set[str] = set()
     for name in names:
         family = {law.id for law in all_laws.family(name)} or {law.id for law in known if law.id.casefold() == name.casefold()}
@@ -209,8 +212,6 @@ def check_known(known: Sequence[str], judged: Sequence[Law]) -> None:
 
 def chosen_scopes(names: Sequence[str] | None) -> tuple[Scope, ...]:
     """Return the scopes to search, in their order: all, or those of these names. Raises UserError."""
-    if names is not None:
-        _names("scopes", names, "fa4")
     if names is None or ALL in names:
         return all_scopes.ALL
     wanted = {scope.name for scope in all_scopes.chosen(True)} if QUICK in names else set()

@@ -164,9 +164,10 @@ def test_what_the_model_would_have_answered_changes_no_verdict(scope: str, monke
         moment = real(world, action, hints)
         if moment.record is None:
             return moment
-        optional = FIELDS.get(type(action), {}).keys() - REQUIRED.get(type(action), {}).keys()
+        optional: set[str] = FIELDS.get(type(action), {}).keys() - REQUIRED.get(type(action), {}).keys()
         poisoned.update(optional)
-        return evolve(moment, record=evolve(moment.record, **dict.fromkeys(optional, object())))
+        values: dict[str, Any] = dict.fromkeys(optional, object())
+        return evolve(moment, record=evolve(moment.record, **values))
 
     monkeypatch.setattr(predict, "predict", nonsense)
     again = play(Terse(), scope, honest.actions)
