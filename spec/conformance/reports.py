@@ -281,7 +281,8 @@ WEIGHTS = {
 
 def mark(law: str) -> Mark:
     """Return the mark of a law (semantics, section 5); the rule GUARD is one of soundness."""
-    return next((known.mark for known in all_laws.ALL if known.id == law), "S")
+    marks: dict[str, Mark] = {known.id: known.mark for known in all_laws.ALL}
+    return marks.get(law, "S")
 
 
 def weight(law: str) -> str:
