@@ -77,10 +77,13 @@ def check_all_laws(
     crash is a verdict (LV-9). ``progress`` is told what is being done, ``announce`` of each law as soon as it is refuted.
     ``known`` are ids of judged laws that are known to be refuted: they come last in the report. If it is ``interruptible``, an
     interrupt of the user (KeyboardInterrupt) ends the search, and the report is of what was judged up to there. Raises
-    UserError for unknown names, AdapterError if the adapter does not show what it declares. If it broke a law before that, the
-    report is of what was judged up to there, and the error is one of its problems.
+    UserError for unknown names and a budget with which nothing can be tried, AdapterError if the adapter does not show what it
+    declares. If it broke a law before that, the report is of what was judged up to there, and the error is one of its problems.
     """
     _check(adapter)
+    _check_budget(walks, steps, limit)
+    _check_names("laws", laws, "HB-9")
+    _check_names("scopes", scopes, "fa4")
     judged, where = chosen_laws(laws), chosen_scopes(scopes)
     check_known(known, judged)
     declared = settings.declared_by(adapter, policies)
@@ -144,6 +147,25 @@ def _check(adapter: object) -> None:
     for method in ("start", "perform"):
         if not callable(getattr(adapter, method, None)):
             raise AdapterError(f"the adapter's {method} is {getattr(adapter, method, None)!r}: a method is needed")
+
+
+def _check_budget(walks: object, steps: object, limit: object) -> None:
+    """Refuse a budget with which nothing could be tried. Raises UserError."""
+    for name, count in (("walks", walks), ("steps", steps)):
+        if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
+            raise UserError(f"{name} is {count!r}: a whole number from 1 on is needed, or None for the usual one")
+    if not isinstance(limit, int | float) or isinstance(limit, bool) or not limit > 0:
+        raise UserError(f"limit is {limit!r}: seconds are needed, more than 0")
+
+
+def _check_names(what: str, names: Sequence[str] | None, example: str) -> None:
+    """Refuse what is no list of names, or an empty one, with which nothing would be tried. Raises UserError."""
+    if names is None:
+        return
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise UserError(f"{what} is {names!r}: a list of names is needed, such as [{example!r}]")
+    if not names:
+        raise UserError(f"{what} is {names!r}: name at least one, or give None for all")
 
 
 def _has(adapter: object, name: str) -> bool:

@@ -6,7 +6,7 @@ difference from the model is no violation by itself: the laws look at what was o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from attrs import define, evolve, fields_dict, frozen
@@ -22,9 +22,10 @@ from kvproof.core.offload import choosing
 from kvproof.core.records import Record
 from kvproof.core.world import Phase, Status, World, new_world
 from kvproof.spec import ground, judge, near
-from kvproof.spec.conformance import answers, certainty, override, predict
+from kvproof.spec.conformance import answers, certainty, leftout, override, predict
 from kvproof.spec.conformance.adapter import AdapterError, HostState, Observation, PoolState, Shows, State
 from kvproof.spec.conformance.differences import Difference, Noting
+from kvproof.spec.conformance.forms import Forms
 from kvproof.spec.conformance.hidden import Hidden, is_hidden
 from kvproof.spec.conformance.masks import FIELDS, LOST, PLAN, REQUIRED, WAITING, Mask
 from kvproof.spec.conformance.override import Overriding
@@ -32,6 +33,8 @@ from kvproof.spec.conformance.reading import Lists, Reader
 from kvproof.spec.laws.base import Moment
 
 RECORD: frozenset[str] = frozenset(fields_dict(Record)) - {"action"}
+MAY_BE_NONE = ("store_meta", "offered")
+"""Fields whose value may be none; of any other one None says that it is left out."""
 MOVING = (act.RunStore, act.RunLoad, act.CompleteStore, act.CompleteLoad, act.Promote)
 """Actions on transfers that are under way."""
 PHASES: dict[type[Action], Phase] = {
@@ -73,6 +76,7 @@ class Shadow:
     world: World
     mask: Mask
     reader: Reader
+    _forms: Forms
     _overriding: Overriding
     _partial: bool
     guess: str
@@ -101,7 +105,7 @@ class Shadow:
         mask = Mask.of(config, shows)
         self.config, self.shows, self.world, self.mask, self.reader = config, mask.shows, world, mask, reader
         self._overriding, self._judged, self._looked = Overriding(reader), mask.world(world), False
-        self._partial, self.guess = partial, ""
+        self._forms, self._partial, self.guess = Forms.of(config), partial, ""
 
     def outward(self, action: Action) -> Action:
         """Return an action of the followed world as the implementation has to be given it: in its own block ids."""
@@ -336,8 +340,10 @@ class Shadow:
         if admitted is not None:
             result = {**result, "admitted": admitted}
         changed = {name: value for name, value in result.items() if noting.differs(name, getattr(record, name), value)}
-        sure = not noting.found and not self.mask.derived()
-        left_out = [] if sure else [name for name in self._left_out(action) if name not in result]
+        followed_from = leftout.following(self.world, action, result)
+        # Between the states of a recording the prediction stands, as long as nothing differs from it.
+        sure = self._partial and not noting.found and not self.mask.derived()
+        left_out = [] if sure else leftout.unknown(self.config, self.shows, action, {*result, *followed_from})
         if "store_device" in changed and "store_meta" not in result:
             # what the events will say of a block that the model did not choose is not known
             meta = record.store_meta or (() if choosing.tracks_meta(self.config) and changed["store_device"] else None)
@@ -347,6 +353,11 @@ class Shadow:
             now = answers.taken_in(judged, action, record, changed)
             followed = now if same else answers.taken_in(followed, action, record, changed)
             judged = now
+        if followed_from and not sure:
+            record = evolve(record, **followed_from)
+        withheld = leftout.IN_WORLDS.get(type(action), frozenset()).intersection(() if self._partial else left_out)
+        if not withheld <= self.mask.withheld:
+            self.mask = evolve(self.mask, withheld=self.mask.withheld | withheld)
         return followed, judged, record, self.mask.record(action, record, left_out, told=isinstance(action, act.Allocate))
 
     def _result(self, action: Action, observation: Observation) -> dict[str, object]:
@@ -361,11 +372,8 @@ class Shadow:
             for name, value in observation.result.items()
             if decided.get(name, Shows.EVENTS if name == "events" else None) in (None, *self.shows)
             and not (name == "reads" and self.mask.contents())
+            and not (value is None and name not in MAY_BE_NONE)
         }
-
-    def _left_out(self, action: Action) -> list[str]:
-        decided = FIELDS.get(type(action), {})
-        return [name for name, capability in decided.items() if capability in self.shows]
 
     # --- the moment ---------------------------------------------------------------------------------------------------
 
@@ -388,7 +396,7 @@ class Shadow:
 
     def _check(self, action: Action, observation: Observation) -> None:
         """Check that what is declared is shown. Raises AdapterError."""
-        _check_form(action, observation)
+        self._forms.check(action, observation)
         if not self._looked:
             self._looked = True
             absent = _absent(self.config, self.shows, observation.state.host)
@@ -423,6 +431,12 @@ class Shadow:
         if shown.requests is None or self.shows.isdisjoint((Shows.TABLES, Shows.INTERNALS)):
             return
         groups = len(self.config.groups)
+        ghosts = sorted(shown.requests.keys() - {request.request for request in after.requests})
+        if ghosts:
+            raise AdapterError(
+                f"{type(action).__name__}: request {ghosts[0]} is shown and does not live: it was never submitted, or has "
+                "finished; show those that live and no others"
+            )
         for request in after.requests:
             said = shown.requests.get(request.request)
             if said is None:
@@ -435,21 +449,6 @@ class Shadow:
                     f"{type(action).__name__}: request {request.request} is shown with {len(said.tables)} tables: there are "
                     f"{groups} groups, and each has one"
                 )
-
-
-def _check_form(action: Action, observation: Observation) -> None:
-    """Check that an observation is made of what it says. Raises AdapterError."""
-    state = observation.state
-    for what, value, kind in (
-        ("state", state, State),
-        ("result", observation.result, Mapping),
-        ("state.device", getattr(state, "device", None), PoolState),
-        ("state.requests", getattr(state, "requests", None), Mapping | None),
-    ):
-        if not isinstance(value, kind):
-            raise AdapterError(
-                f"{type(action).__name__}: {what} is {value!r}, a {getattr(kind, '__name__', 'Mapping')} is needed"
-            )
 
 
 SHOWN_BY: dict[str, Shows] = {

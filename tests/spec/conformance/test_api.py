@@ -447,3 +447,26 @@ def test_a_state_is_told_by_its_changes() -> None:
 
 def test_what_is_hidden_is_told_as_such() -> None:
     assert examples.visible((1, Hidden("tables"), [Hidden("keys")])) == (1, "not shown", ("not shown",))
+
+
+BUDGETS: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"walks": -1}, "walks is -1: a whole number from 1 on"),
+    ({"walks": 0}, "walks is 0: a whole number from 1 on"),
+    ({"walks": 1.5}, r"walks is 1.5: a whole number from 1 on"),
+    ({"walks": True}, "walks is True: a whole number from 1 on"),
+    ({"steps": -3}, "steps is -3: a whole number from 1 on"),
+    ({"limit": 0}, "limit is 0: seconds are needed, more than 0"),
+    ({"limit": -1.0}, r"limit is -1.0: seconds"),
+    ({"limit": float("nan")}, "limit is nan: seconds"),
+    ({"laws": "HB-9"}, r"laws is 'HB-9': a list of names is needed, such as \['HB-9'\]"),
+    ({"laws": []}, r"laws is \[\]: name at least one"),
+    ({"laws": [9]}, r"laws is \[9\]: a list of names"),
+    ({"scopes": "fa4"}, r"scopes is 'fa4': a list of names is needed, such as \['fa4'\]"),
+    ({"scopes": []}, r"scopes is \[\]: name at least one"),
+)
+
+
+@pytest.mark.parametrize(("asked", "words"), BUDGETS, ids=[words for _, words in BUDGETS])
+def test_a_budget_with_which_nothing_is_tried_is_refused(asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=f"^{words}"):
+        check_all_laws(ModelAdapter(), **asked)
