@@ -17,7 +17,7 @@ from rich.text import Text
 
 from kvproof.spec import laws as all_laws
 from kvproof.spec import output
-from kvproof.spec.commands import _conform_adapter
+from kvproof.spec.commands import _conform_actions, _conform_adapter
 from kvproof.spec.commands.check import wide_console
 from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.progress import Shown
@@ -42,6 +42,7 @@ def command() -> None:
 
 
 command.add_command(_conform_adapter.adapter)
+command.add_command(_conform_actions.actions)
 
 
 # --- vllm ------------------------------------------------------------------------------------------------------------
