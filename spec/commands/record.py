@@ -118,7 +118,8 @@ def _tell(folder: Path, files: list[Path]) -> None:
         versions.add((engine.name, engine.version))
         click.echo(f"  {file.name}  {engine.name} {engine.version}, {len(found.operations)} operations")
     unknown = sorted(versions - PROFILE_OF_ENGINE.keys())
-    # Compared with the profile of another release a run ends at its first difference; followed, it is judged to its end.
-    click.echo(f"Judge them: kvproof replay{' --follow' if unknown else ''} {shlex.quote(str(folder))}")
     if unknown:
-        click.echo(f"({', '.join(' '.join(version) for version in unknown)}: no profile of its own is known)")
+        click.echo(f"no profile of its own is known: {', '.join(' '.join(version) for version in unknown)}")
+    click.echo("judge them:")
+    # Compared with the profile of another release a run ends at its first difference; followed, it is judged to its end.
+    click.echo(f"kvproof replay{' --follow' if unknown else ''} {shlex.quote(str(folder))}")

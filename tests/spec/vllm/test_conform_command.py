@@ -1,6 +1,7 @@
 """The command line of conform: exit codes, what it prints, and a last line that reproduces."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -344,7 +345,8 @@ def test_the_verdict_is_in_words_and_the_last_line_gives_the_first_refuted_law_a
     assert "not everything could be judged" in said({"PC-1": holds}, problems=("a walk ended early",))[0]
 
 
-def test_the_report_on_an_adapter_is_written_and_its_last_line_reproduces(capsys, tmp_path):
+def test_the_report_on_an_adapter_is_written_and_its_last_line_reproduces(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(_conform_adapter, "path_needed", lambda module: "")
     target = "tests.spec.vllm.test_conform_command:Stillborn"
     words = ["conform", "adapter", target, "--scope", "fa4", "--walks", "1", "--steps", "5"]
     assert main([*words, "--report", str(tmp_path / "new")]) == ExitCode.REFUTED
@@ -356,9 +358,34 @@ def test_the_report_on_an_adapter_is_written_and_its_last_line_reproduces(capsys
     assert last == f"kvproof conform adapter {target} --seed 0 --law LV-9 --scope fa4 --walks 1 --steps 5"
     assert main(last.split()[1:]) == ExitCode.REFUTED
     assert main(["report", str(tmp_path / "new" / "stillborn-LV-9.json")]) == ExitCode.HOLDS
-    capsys.readouterr()
+    again = "check_all_laws(adapter, laws=['LV-9'], scopes=['fa4'], seed=0, walks=1, steps=5)"
+    assert capsys.readouterr().out.splitlines()[-1] == again
+    page = (tmp_path / "new" / "stillborn-LV-9.md").read_text()
+    assert page.splitlines()[-1] == f"    {again}"
+    report = eval(again, {"check_all_laws": api.check_all_laws, "adapter": Stillborn()})
+    assert [law.law for law in report.refuted] == ["LV-9"]
     (tmp_path / "file").write_text("")
     assert main([*words, "--report", str(tmp_path / "file")]) == ExitCode.ERROR
+
+
+def test_the_last_line_has_the_path_by_which_the_module_was_found(tmp_path, monkeypatch):
+    """Of `PYTHONPATH` as it is set, of the current folder by a point; an installed module needs none."""
+    for name in ("by_path", "by_place", "elsewhere"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}_module.py").write_text("thing = 1")
+        monkeypatch.syspath_prepend(str(tmp_path / name))
+        _conform_adapter._loaded(f"{name}_module:thing")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(("nowhere", str(tmp_path / "by_path"))))
+    monkeypatch.chdir(tmp_path / "by_place")
+    assert _conform_adapter.path_needed("by_path_module") == os.environ["PYTHONPATH"]
+    assert _conform_adapter.path_needed("by_place_module") == "."
+    assert _conform_adapter.path_needed("elsewhere_module") == ""
+    assert _conform_adapter.path_needed("json.decoder") == ""
+    assert _conform_adapter.path_needed("sys") == ""
+    (tmp_path / "by_place" / "pack").mkdir()
+    (tmp_path / "by_place" / "pack" / "inner.py").write_text("thing = 1")
+    _conform_adapter._loaded("pack.inner:thing")
+    assert _conform_adapter.path_needed("pack.inner") == "."
 
 
 def test_an_attribute_is_an_adapter_or_makes_one():
