@@ -72,7 +72,8 @@ def command(call_states: bool, folder: Path, arguments: tuple[str, ...]) -> None
     if not files:
         raise UserError(
             "nothing was recorded: no Python process of the command made a scheduler of vLLM that can be recorded. Is vLLM "
-            "installed for that Python, and is it started without -I, -E or -S?"
+            "installed for that Python, and is it started without -I, -E or -S and with the PYTHONPATH of the command? "
+            "(kvproof conform starts its releases without: it records by itself, with --report DIR)"
         )
 
 
