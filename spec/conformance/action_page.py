@@ -40,10 +40,7 @@ def told(kind: type[act.Action]) -> Told:
     what = [part for part in paragraphs if not part.startswith(MARKS)]
     if not what or any(len(found) != 1 for found in marked):
         raise ValueError(f"the docstring of {kind.__name__} says what it is, and then once {MARKS[0]!r} and {MARKS[1]!r}")
-    fields = [
-        one.name if one.default is attrs.NOTHING else f"{one.name} = {one.default!r}"
-        for one in attrs.fields(kind)  # type: ignore[arg-type]  # every action is an attrs class
-    ]
+    fields = [one.name if one.default is attrs.NOTHING else f"{one.name} = {one.default!r}" for one in attrs.fields(kind)]
     (when,), (do,) = marked
     return Told(kind.__name__, tuple(fields), " ".join(what), when, do)
 

@@ -11,8 +11,9 @@ FEW = 10
 """A law that was judged fewer times and never broken has weak evidence."""
 WEAK = "*"
 UNDETERMINED = (
-    "undetermined: a law whose premise was never true, or that asked for something that cannot be seen (then it is not said to "
-    "hold, however often it was judged and kept where it could be)"
+    "undetermined: a law whose premise was never true, or that asked for something that cannot be seen; then it is not said to "
+    "hold, however often it was judged. (N; judged M), and `undetermined M` in the table: N times it asked for what cannot be "
+    "seen, M times it was judged and not broken. --json counts each part"
 )
 FEW_WORDS = f"{WEAK} weak evidence: judged fewer than {FEW} times in a release; with more --steps it is judged more often"
 
@@ -46,9 +47,8 @@ def _reason(row: Row) -> str:
 
 
 def _count(row: Row) -> str:
-    """Return how often something was missing and how often the law was judged all the same."""
+    """Return how often something was missing and how often the law was judged all the same, as ``UNDETERMINED`` says."""
     if not row.missing:
         return ""
     times = sum(count for _, count in row.missing)
-    kept = f", judged {row.judged:,} times where it could be" if row.judged else ""
-    return f"{times:,} time{'s' * (times != 1)}{kept}"
+    return f"{times:,}; judged {row.judged:,}"

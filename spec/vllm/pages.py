@@ -251,6 +251,7 @@ def _row_dict(row: Row) -> dict[str, Any]:
         "declared": row.declared,
         "bent": row.bent,
         "why": row.why,
+        "missing": dict(row.missing),
     }
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kvproof.spec import cli
-from kvproof.spec.conformance.adapter import Observation
+from kvproof.spec.conformance.adapter import Observation, Shows
 from kvproof.spec.exits import ExitCode
 from kvproof.spec.traces import archive
 
@@ -21,7 +21,9 @@ FAULT = ["check", "--fault", "M-EVICT-1", "--law", "PC-5", "--scope", "fa4"]
 class Stillborn:
     """An adapter that cannot be started."""
 
-    name, shows, null_block = "stillborn", frozenset(), 0
+    name = "stillborn"
+    shows: frozenset[Shows] = frozenset()
+    null_block = 0
 
     def start(self, config: object) -> None:
         raise RuntimeError("it does not start")

@@ -13,7 +13,7 @@ def test_the_list_of_undetermined_laws_is_wrapped_between_ids() -> None:
     said = Report("mine", 0, (), verdicts).text().split("\nundetermined:\n")[1].splitlines()
     assert len(said) > 5
     assert all(len(line) <= WIDTH + 2 for line in said)
-    told = {}
+    told: dict[int, str] = {}
     for line in said:
         begins = not line.startswith("    ")
         told[len(told) if begins else len(told) - 1] = line.strip() if begins else f"{told[len(told) - 1]} {line.strip()}"

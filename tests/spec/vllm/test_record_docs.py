@@ -46,7 +46,7 @@ def test_the_options_exist(command, capsys):
 
 def recorded(run, folder):
     """Run the example under `kvproof record` on a release; return what was printed and the recording."""
-    version = re.search(r"record_release\.py (\S+)", TEXT).group(1)
+    (version,) = re.findall(r"record_release\.py (\S+)\n", TEXT)
     unpacked = os.environ.get("KVPROOF_TEST_RELEASES")
     name = str(Path(unpacked) / version) if unpacked else version
     command = [sys.executable, "-m", "kvproof.spec", "record", str(folder), "--", sys.executable, str(EXAMPLE), name]
