@@ -393,7 +393,7 @@ def test_the_line_that_reproduces_keeps_the_options(tmp_path: Path, capsys: pyte
     assert main(["replay", str(file), *options]) == ExitCode.REFUTED
     last = capsys.readouterr().out.rstrip().splitlines()[-1]
     assert last == f"kvproof replay {shlex.join(options)} '{file}'"
-    assert main(shlex.split(last)[2:]) == ExitCode.REFUTED
+    assert main(shlex.split(last)[1:]) == ExitCode.REFUTED
     assert capsys.readouterr().out.rstrip().splitlines()[-1] == last
 
 
