@@ -505,7 +505,7 @@ def test_every_violated_law_is_printed_once_with_how_often(tmp_path: Path, capsy
     assert "HB-11 x3" in row
     last = out.rstrip().splitlines()[-1]
     assert last == f"kvproof replay --follow {one} {three}"
-    assert main(last.split()[2:]) == ExitCode.REFUTED
+    assert main(last.split()[1:]) == ExitCode.REFUTED
     again = capsys.readouterr().out
     assert all(f"{law} does not hold in " in again for law in times)
 
