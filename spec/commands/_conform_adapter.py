@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -148,7 +150,26 @@ def _again(
         ("policy", policies),
     ):
         words += [word for value in values for word in (f"--{option}", str(value))]
-    return shlex.join(words + ([] if isolation else ["--no-isolation"]))
+    line = shlex.join(words + ([] if isolation else ["--no-isolation"]))
+    path = path_needed(target.partition(":")[0])
+    return f"PYTHONPATH={shlex.quote(path)} {line}" if path else line
+
+
+def path_needed(module: str) -> str:
+    """Return the PYTHONPATH without which the command would not find a module, empty for one that is installed.
+
+    The one that is set, if the module was found by it; the current folder, if it was found there because Python was started
+    with ``-m``, which the command is not.
+    """
+    spec = getattr(sys.modules.get(module.partition(".")[0]), "__spec__", None)
+    if spec is None:
+        return ""
+    places = spec.submodule_search_locations or ([spec.origin] if spec.has_location else [])
+    folders = [Path(place).resolve().parent for place in places]
+    given = os.environ.get("PYTHONPATH", "")
+    if any(Path(entry).resolve() in folders for entry in given.split(os.pathsep) if given):
+        return given
+    return "." if Path.cwd() in folders else ""
 
 
 def _loaded(target: str) -> object:

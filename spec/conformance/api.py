@@ -107,6 +107,7 @@ def check_all_laws(
         problems[:0] = [search.halted] if search.halted else []
     finally:
         behind.close()
+    found = {law: (_asked(example, walks, steps, policies), explained) for law, (example, explained) in found.items()}
     return Report(
         adapter=adapter.name,
         seed=seed,
@@ -234,6 +235,13 @@ def _counterexample(search: Search, broken: Broken, problems: list[str]) -> tupl
         example = examples.build(broken, actions, violation, None, search.adapter.name, search.seed)
     bending = settings.bending(broken.law, broken.config, actions, violation)
     return example, tuple(setting.text for setting in bending)
+
+
+def _asked(example: Counterexample, walks: int | None, steps: int | None, policies: Sequence[str]) -> Counterexample:
+    """Return a counterexample that knows what the search was asked for: without it the same call finds another run."""
+    assert example.implementation is not None, "what an adapter breaks names the adapter"
+    asked = evolve(example.implementation, walks=walks, steps=steps, policies=tuple(policies))
+    return evolve(example, implementation=asked)
 
 
 def _verdict(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -22,6 +23,8 @@ MARKS: tuple[Mark, ...] = ("S", "C", "D")
 KEY_ROWS = "; keys are rows of prefix number, group, block, whether it is the primary one"
 MOST_NAMED = 3
 """Scopes that were left out for one reason are named up to so many; all of them are in the JSON."""
+WIDTH = 120
+"""Characters of a line of the report that lists the ids of laws."""
 
 
 @frozen(slots=True)
@@ -255,14 +258,23 @@ def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _folded(report: Report) -> list[str]:
-    """Return the undetermined laws by reason, the most frequent first; how often each part was asked for is in the JSON."""
+    """Return the undetermined laws by reason, the most frequent first, as lines of at most ``WIDTH`` characters.
+
+    How often each part was asked for is in the JSON.
+    """
     reasons: dict[str, list[str]] = {}
     for law in report.laws:
         if law.verdict is Verdict.UNDETERMINED:
             hidden = ", ".join(what for what, _ in law.hidden)
             why = f"it needs what is not shown: {hidden}" if hidden else law.why
             reasons.setdefault(why, []).append(law.law)
-    return [f"{', '.join(laws)}: {why}" for why, laws in sorted(reasons.items(), key=lambda item: -len(item[1]))]
+    found = [f"{', '.join(laws)}: {why}" for why, laws in sorted(reasons.items(), key=lambda item: -len(item[1]))]
+    return [line for text in found for line in wrapped(text)]
+
+
+def wrapped(text: str) -> list[str]:
+    """Return a text as lines of at most ``WIDTH`` characters, broken between words; all but the first are indented."""
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def _skipped(names: Sequence[str], why: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 import attrs
@@ -257,6 +258,9 @@ def origin(example: Counterexample) -> str:
 
 def reproduce(example: Counterexample, file: str | None = None) -> str:
     """Return the command that shows the violation again, from the file if there is one; that of an implementation is a call."""
-    if example.implementation is not None:
-        return f"check_all_laws(adapter, laws=['{example.law}'], scopes=['{example.scope}'], seed={example.seed})"
-    return f"kvproof report {file} --replay" if file else examples.command(example)
+    broke = example.implementation
+    if broke is not None:
+        asked = [("walks", broke.walks), ("steps", broke.steps), ("policies", list(broke.policies))]
+        more = "".join(f", {name}={value!r}" for name, value in asked if value)
+        return f"check_all_laws(adapter, laws=['{example.law}'], scopes=['{example.scope}'], seed={example.seed}{more})"
+    return f"kvproof report {shlex.quote(file)} --replay" if file else examples.command(example)

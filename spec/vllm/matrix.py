@@ -24,7 +24,7 @@ from kvproof.spec import near
 from kvproof.spec.conformance.hidden import NotShown
 from kvproof.spec.exits import UserError
 from kvproof.spec.laws.base import Evidence, Law
-from kvproof.spec.vllm import baseline, headers, runs, scopes, scopes_random, scripts, shrink, subjects, verdicts
+from kvproof.spec.vllm import baseline, headers, runs, scopes, scopes_random, scripts, shrink, subjects, ticks, verdicts
 from kvproof.spec.vllm.baseline import Entry
 from kvproof.spec.vllm.process import ReleaseFailure, ReleaseLacks, ReleaseProcess, ReleaseRaised, ReleaseUnusable
 from kvproof.spec.vllm.releases import Release
@@ -194,13 +194,20 @@ def _performed(job: Job, runner: Any) -> Done:
     laws = chosen_laws(job.laws)
     if job.kind == "cases":
         profile = runs.followed(job.release.version)
-        return Done(job, tuple(runs.play(runner, case, laws, profile=profile) for case in job.cases))
+        return Done(job, tuple(_played(runner, case, laws, profile=profile) for case in job.cases))
     if job.kind == "subjects":
         return Done(job, judged=tuple(_asked(runner, laws, job)))
     if job.kind == "witness" and job.entry is not None:
         return Done(job, stale=_stale(job.entry, runner, laws, runs.followed(job.release.version)))
     assert job.finding is not None
     return Done(job, finding=_shrunk(job, job.finding, runner, laws))
+
+
+def _played(runner: Any, case: Case, laws: Sequence[Law], *, keep: bool = False, profile: Profile) -> Outcome:
+    """Run a case and judge it, and count it for the display."""
+    outcome = runs.play(runner, case, laws, keep=keep, profile=profile)
+    ticks.tick()
+    return outcome
 
 
 def _asked(runner: Any, laws: Sequence[Law], job: Job) -> Iterator[Judged]:
@@ -238,7 +245,7 @@ def _stale(entry: Entry, runner: Any, laws: Sequence[Law], profile: Profile) -> 
     """Return why an entry's witness does not show its violation any more, or nothing."""
     if entry.witness.appends is not None:
         return _stale_rows(entry, runner, laws)
-    outcome = runs.play(runner, entry.witness.case(entry.name), laws, profile=profile)
+    outcome = _played(runner, entry.witness.case(entry.name), laws, profile=profile)
     known = {law.id: law for law in laws}
     if any(entry.excuses(outcome.case.scope.config, breach, known) for breach in outcome.breaches):
         return ""
@@ -267,7 +274,7 @@ def _shrunk(job: Job, finding: Finding, runner: Any, laws: Sequence[Law]) -> Fin
     known = {law.id: law for law in laws}
 
     def play(case: Case) -> Outcome:
-        outcome = runs.play(runner, case, laws, keep=True, profile=runs.followed(job.release.version))
+        outcome = _played(runner, case, laws, keep=True, profile=runs.followed(job.release.version))
         counted = [
             one
             for one in outcome.breaches
@@ -334,7 +341,8 @@ def perform_all(
         _WORKER.close()
         return done
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(processes, len(work)), mp_context=context) as pool:
+    counter = (ticks.counter(),)
+    with ProcessPoolExecutor(min(processes, len(work)), mp_context=context, initializer=ticks.join, initargs=counter) as pool:
         futures: dict[Future[Done], int] = {pool.submit(perform, job): at for at, job in enumerate(work)}
         found: dict[int, Done] = {}
         try:
