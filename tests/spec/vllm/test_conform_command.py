@@ -352,7 +352,7 @@ def test_the_verdict_is_in_words_and_the_last_line_gives_the_first_refuted_law_a
     ]
     assert said({"PC-1": holds, "PC-2": refuted, "PC-3": refuted}, "--walks", "4", "--policy", "a=b c") == [
         "verdict: refuted (2 laws); 1 held where they were judged, none undetermined",
-        "kvproof conform adapter my.module:Mine --seed 0 --law PC-2 --walks 4 --policy 'a=b c'",
+        "kvproof conform adapter my.module:Mine --seed 0 --law PC-3 --walks 4 --policy 'a=b c'",
     ]
     assert said({"PC-1": unknown})[0] == "verdict: undetermined: 1 law undetermined: nothing is said of them"
     assert said({"PC-1": refuted, "PC-2": holds}, problems=("fa4: it could not be judged any further",))[0].startswith(
