@@ -7,6 +7,8 @@ import multiprocessing
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -334,7 +336,18 @@ def written_to(descriptors: Callable[[], Iterable[int]]) -> Observation:
     return Observation()
 
 
+def alone(name: str) -> None:
+    """Run a function of this file in a process of its own: what it writes to every descriptor must not meet those of the tests."""
+    code = f"from tests.spec.conformance import test_isolation; test_isolation.{name}()"
+    done = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
 def test_who_writes_to_low_descriptors_does_not_meet_the_connection() -> None:
+    alone("writes_to_low_descriptors")
+
+
+def writes_to_low_descriptors() -> None:
     adapter = guarded(Odd(lambda: written_to(lambda: range(3, 200))), limit=20)
     try:
         adapter.start(CONFIG)
@@ -345,6 +358,10 @@ def test_who_writes_to_low_descriptors_does_not_meet_the_connection() -> None:
 
 def test_who_writes_into_the_connection_ends_it() -> None:
     """And nobody waits for the rest of a message that never comes."""
+    alone("writes_into_the_connection")
+
+
+def writes_into_the_connection() -> None:
     adapter = guarded(Odd(lambda: written_to(lambda: [int(name) for name in os.listdir("/dev/fd") if int(name) > 2])), limit=20)
     try:
         adapter.start(CONFIG)
