@@ -79,7 +79,12 @@ def root(prefixes: Prefixes, context: int) -> tuple[Prefixes, int]:
 
 
 def ancestor(prefixes: Prefixes, node: int, depth: int) -> int:
-    """Return the node at ``depth`` tokens on the path to ``node``; ``0 <= depth <= depth[node]`` (2.3)."""
+    """Return the node at ``depth`` tokens on the path to ``node``; ``0 <= depth <= depth[node]`` (2.3).
+
+    Raises ValueError for a depth below 0: no walk towards the root would end there.
+    """
+    if depth < 0:
+        raise ValueError(f"a prefix has no {depth} tokens")
     above = prefixes.depth[node] - depth
     first = prefixes.run[node]
     while node - above < first:

@@ -113,10 +113,16 @@ class Shown:
 
 @frozen(slots=True)
 class Implementation:
-    """Who broke the law, if not the model: the name of an adapter, and what it showed after each action."""
+    """Who broke the law, if not the model: the name of an adapter, and what it showed after each action.
+
+    ``walks``, ``steps`` and ``policies`` are what the search was asked for beyond the usual; None and empty: nothing.
+    """
 
     adapter: str
     shown: tuple[Shown, ...]
+    walks: int | None = None
+    steps: int | None = None
+    policies: tuple[str, ...] = ()
 
 
 @frozen(slots=True)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 PLAIN_SECONDS = 15.0
 """Off a terminal there is a line every so many seconds; work that is shorter says nothing."""
@@ -43,6 +45,14 @@ class Told:
             click.echo(f"\r\x1b[2K{line}" if terminal else line, file=sys.stderr, nl=not terminal)
         self._open = terminal
 
+    def say(self, what: str) -> None:
+        """Say what has to be known at once, on a line of its own that stays."""
+        if self._quiet:
+            return
+        self.end()
+        with suppress(OSError, ValueError):
+            click.echo(f"{self._what}: {what}; {time.monotonic() - self._began:.0f} s", file=sys.stderr)
+
     def end(self) -> None:
         """Wipe the line off a terminal."""
         if self._open:
@@ -51,14 +61,28 @@ class Told:
             self._open = False
 
 
+class _Asked(ProgressColumn):
+    """A column whose text is asked for whenever the bar is drawn."""
+
+    def __init__(self, text: Callable[[], str]) -> None:
+        super().__init__()
+        self._text = text
+
+    def render(self, task: Task) -> Text:
+        """Return the text."""
+        del task
+        return Text(self._text())
+
+
 class Shown:
     """The display of one piece of long work, `n of total`; used as a context manager.
 
-    With ``quiet`` nothing is said off a terminal. A worker thread only reads and prints: it decides nothing.
+    ``more`` is asked what else to say: what moves while a long part of the work is under way. With ``quiet`` nothing is said
+    off a terminal. A worker thread only reads and prints: it decides nothing.
     """
 
-    def __init__(self, what: str, total: int, *, quiet: bool = False) -> None:
-        self._what, self._total, self._quiet = what, total, quiet
+    def __init__(self, what: str, total: int, *, quiet: bool = False, more: Callable[[], str] = lambda: "") -> None:
+        self._what, self._total, self._quiet, self._more = what, total, quiet, more
         self._doing, self._done, self._began = "", 0, time.monotonic()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -68,7 +92,9 @@ class Shown:
     def __enter__(self) -> Self:
         console = Console(stderr=True)
         if console.is_terminal:
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+            columns = (
+                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Asked(self._more), TimeElapsedColumn(),
+            )  # fmt: skip
             self._bar = Progress(*columns, console=console)
             self._task = self._bar.add_task(self._what, total=self._total)
             self._bar.start()
@@ -99,7 +125,8 @@ class Shown:
     def line(self) -> str:
         """Return the plain line: what is done, n of m, seconds since the start."""
         doing = f": {self._doing}" if self._doing else ""
-        return f"{self._what}{doing}; {self._done} of {self._total} done, {time.monotonic() - self._began:.0f} s"
+        more = f", {self._more()}" if self._more() else ""
+        return f"{self._what}{doing}; {self._done} of {self._total} done{more}, {time.monotonic() - self._began:.0f} s"
 
     def _say_now_and_then(self) -> None:
         while not self._over.wait(PLAIN_SECONDS):

@@ -109,8 +109,8 @@ def kvproof_report(request: pytest.FixtureRequest) -> Callable[..., Report]:
 
 OPTIONS: tuple[tuple[str, str, str, str], ...] = (
     ("seed", "int", "N", "seed of the generated runs; the same seed gives the same report"),
-    ("walks", "int", "N", "random walks per scope"),
-    ("steps", "int", "N", "actions per walk"),
+    ("walks", "int", "N", "random walks per scope (default 3)"),
+    ("steps", "int", "N", "actions per walk (default 250, with a host tier 500)"),
     ("law", "many", "ID", "judge only this law, or all of a family (HB); may be repeated"),
     ("scope", "many", "NAME", "walk only this configuration; may be repeated"),
     ("report", "text", "DIR", "write the report and its counterexamples here, as JSON and Markdown"),
@@ -149,7 +149,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say how many laws hold, are refuted and are undetermined: what is skipped would be overlooked otherwise."""
-    lines = _totals(report for reports in terminalreporter.stats.values() for report in reports)
+    every = [report for reports in terminalreporter.stats.values() for report in reports]
+    lines = [*_totals(every), *_skipped(every)]
     if lines:
         terminalreporter.section("kvproof")
         for line in lines:
@@ -167,3 +168,31 @@ def _totals(reports: Iterable[Any]) -> list[str]:
         f"{test}: {count['holds']} laws hold, {count['refuted']} refuted, {count['undetermined']} undetermined ({run})"
         for (test, run), count in counts.items()
     ]
+
+
+REASONS = (
+    ("it needs what is not shown", "need what the adapter does not show"),
+    ("its premise was never true", "never came up in these runs"),
+    ("its other configuration is not supported", "need another configuration that the adapter does not support"),
+    ("it is about formulas that no adapter shows", "are about formulas that no adapter shows"),
+)
+"""How the reason of an undetermined law begins, and how a summary says it; the page docs/adapters.md says what to do."""
+
+
+def _skipped(reports: Iterable[Any]) -> list[str]:
+    """Return why tests of laws were skipped, in one line; nothing if none was."""
+    counts: Counter[str] = Counter()
+    for report in reports:
+        told = dict(getattr(report, "user_properties", ()))
+        if _is_skip(report) and told.get("kvproof_verdict") == "undetermined":
+            why = str(report.longrepr[2]).partition(" is undetermined: ")[2]
+            counts[next((words for begin, words in REASONS if why.startswith(begin)), "have other reasons")] += 1
+    if not counts:
+        return []
+    shares = ", ".join(f"{count} {words}" for words, count in counts.most_common())
+    return [f"skipped (s) are laws of which nothing can be said: {shares}; -rs lists every reason (docs/adapters.md)"]
+
+
+def _is_skip(report: Any) -> bool:
+    """Tell whether a report is that of a test that was skipped by what it found, with the place and the reason."""
+    return getattr(report, "when", "") == "call" and getattr(report, "skipped", False) and isinstance(report.longrepr, tuple)

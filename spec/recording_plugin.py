@@ -69,4 +69,4 @@ def told(count: int, where: str) -> list[str]:
     """What to say of so many recordings. Those of worker processes (xdist) are in the folder, too, but not counted."""
     if not count:
         return [f"no scheduler of vLLM was recorded in this process; {where} has those of others, if there are any"]
-    return [f"{count} recording{'s' if count > 1 else ''} in {where}", f"judge them: kvproof replay {where}"]
+    return [f"{count} recording{'s' if count > 1 else ''} in {where}; judge them:", f"kvproof replay {where}"]

@@ -17,11 +17,12 @@ from rich.text import Text
 
 from kvproof.spec import laws as all_laws
 from kvproof.spec import output
-from kvproof.spec.commands import _conform_adapter
+from kvproof.spec.commands import _conform_actions, _conform_adapter
 from kvproof.spec.commands.check import wide_console
+from kvproof.spec.conformance.reports import wrapped
 from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.progress import Shown
-from kvproof.spec.vllm import baseline, matrix, pages, process, releases, runs, scopes
+from kvproof.spec.vllm import baseline, legends, matrix, pages, process, releases, runs, scopes, ticks
 from kvproof.spec.vllm.baseline import Entry
 from kvproof.spec.vllm.matrix import Compared, Options
 from kvproof.spec.vllm.releases import Release
@@ -29,9 +30,10 @@ from kvproof.spec.vllm.verdicts import Finding, Row, Table
 
 STYLES = {"holds": "green", "refuted": "bold red", "declared": "cyan", "bent": "magenta", "undetermined": "yellow"}
 ORDER = ("refuted", "bent", "declared", "undetermined", "holds")
-SHOWN_UNDETERMINED = 12
 SHOWN_KINDS = 6
 """Kinds of what the followed profile does not predict."""
+STAGES = ("starting the releases", "making the cases of refuted laws smaller")
+"""What the display says until the first job of a stage is done: importing torch and a release takes a while."""
 SHOWN_HOLDS = 12
 """Laws that hold have a row each up to so many; more of them share one line."""
 
@@ -42,6 +44,7 @@ def command() -> None:
 
 
 command.add_command(_conform_adapter.adapter)
+command.add_command(_conform_actions.actions)
 
 
 # --- vllm ------------------------------------------------------------------------------------------------------------
@@ -141,8 +144,9 @@ def vllm(  # one argument per option
         click.echo(json.dumps(_as_dict(tables, compared, verdict), indent=1, sort_keys=True))
     else:
         _print(tables, compared, verdict, options, everything)
-        for page in (page for every in written.values() for page in every):
-            click.echo(f"page: {page}")
+        for table in tables:
+            for finding, page in zip(table.findings, written.get(table.version, ()), strict=False):
+                click.echo(f"page: {page} ({pages.beside(finding)})")
         click.echo(_last_line(found, tables, compared, options, report))
     return verdict
 
@@ -197,15 +201,19 @@ def _judged(options: Options, found: Sequence[Release], entries: Sequence[Entry]
     """Run everything with a display of what is done."""
     per_release = {release.version: baseline.of_release(entries, release.version) for release in found}
     displays: list[Shown] = []
+    stages: list[int] = []
+    before = ticks.count()
 
     def started(count: int) -> None:
         for display in displays:
             display.__exit__(None, None, None)
         displays.clear()
         if count:
-            display = Shown("conform", count, quiet=quiet)
+            display = Shown("conform", count, quiet=quiet, more=lambda: f"{ticks.count() - before:,} runs")
             display.__enter__()
+            display.doing(STAGES[min(len(stages), len(STAGES) - 1)])
             displays.append(display)
+            stages.append(count)
 
     def finished(job: matrix.Job) -> None:
         displays[-1].doing(f"{job.name} finished")
@@ -350,8 +358,11 @@ def _print_grid(console: Console, tables: Sequence[Table], everything: bool) -> 
     for table in tables:
         grid.add_column(table.version, no_wrap=True)
     rows = sorted(zip(*(table.rows for table in tables), strict=True), key=lambda row: min(map(_place, row)))
-    silent = [f"{row[0].law} ({row[0].why})" for row in rows if {cell.verdict for cell in row} == {"undetermined"}]
-    holding = [row[0].law for row in rows if {cell.verdict for cell in row} == {"holds"}]
+    holding = [
+        row[0].law + legends.WEAK * any(map(legends.is_weak, row))
+        for row in rows
+        if {cell.verdict for cell in row} == {"holds"}
+    ]
     folded = not everything and len(holding) > SHOWN_HOLDS
     for row in rows:
         verdicts = {cell.verdict for cell in row}
@@ -362,14 +373,15 @@ def _print_grid(console: Console, tables: Sequence[Table], everything: bool) -> 
     if folded:
         where = "in every release" if len(tables) > 1 else "within these runs"
         text = f"{len(holding)} laws hold {where} (--all: how often each was judged): {', '.join(holding)}"
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
+        for line in wrapped(text):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
     for table in tables:
         bounds = f"{table.runs} runs, {table.steps:,} scheduler steps, {table.operations:,} recorded operations"
         console.print(f"vLLM {table.version}: {bounds}; {table.trusted}", highlight=False, markup=False, soft_wrap=True)
-    if silent:
-        more = f" and {len(silent) - SHOWN_UNDETERMINED} more (--json)" if len(silent) > SHOWN_UNDETERMINED else ""
-        text = f"undetermined: {'; '.join(silent[:SHOWN_UNDETERMINED])}{more}"
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
+    open_laws = list(legends.undetermined(tables))
+    words = [legends.FEW_WORDS] if any(legends.is_weak(cell) for row in rows for cell in row) else []
+    for line in (*words, *open_laws, *([legends.UNDETERMINED] if open_laws else [])):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _place(row: Row) -> int:
@@ -380,7 +392,7 @@ def _cell(row: Row) -> Text:
     seen = row.declared + row.bent
     count = f" {row.broken:,} of {row.judged:,}" if row.broken else f" {seen:,} of {row.judged:,}" if seen else ""
     count = count or (f" {row.judged:,}" if row.judged else "")
-    return Text(row.verdict + count, style=STYLES[row.verdict])
+    return Text(row.verdict + count + legends.WEAK * legends.is_weak(row), style=STYLES[row.verdict])
 
 
 def _print_remarks(console: Console, table: Table) -> None:
@@ -389,7 +401,8 @@ def _print_remarks(console: Console, table: Table) -> None:
     remarks += [f"stale entry of the baseline: {what}" for what in table.stale]
     remarks += [f"expired entry of the baseline: {what}" for what in table.expired]
     remarks += [
-        f"{row.law} is bent by {_fields(row.law)} of the followed profile (docs/laws.md); no entry of the baseline declares it"
+        f"{row.law} is bent by {_fields(row.law, table.version)} of the followed profile (docs/laws.md); "
+        "no entry of the baseline declares it"
         for row in table.rows
         if row.verdict == "bent"
     ]
@@ -405,7 +418,7 @@ def _print_remarks(console: Console, table: Table) -> None:
         kinds = sorted(table.kinds.items(), key=lambda pair: (-pair[1], pair[0]))
         shown = ", ".join(f"{kind} {count:,} times" for kind, count in kinds[:SHOWN_KINDS])
         more = f", and {_counted(len(kinds) - SHOWN_KINDS, 'more kind')} (--json)" if len(kinds) > SHOWN_KINDS else ""
-        what = f"something that the profile {runs.FOLLOWED.name} does not predict (no violation)"
+        what = f"something that the profile {runs.followed(table.version).name} does not predict (no violation)"
         remarks.append(f"{differing} of {table.runs} runs do {what}: {shown}{more}")
     for remark in remarks:
         console.print(f"vLLM {table.version}: {remark}", highlight=False, markup=False, soft_wrap=True)
@@ -415,10 +428,11 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count:,} {what}s"
 
 
-def _fields(law: str) -> str:
-    """Return the fields of the followed profile that bend a law."""
+def _fields(law: str, version: str) -> str:
+    """Return the fields of the profile that a release is followed under which bend a law."""
+    profile = runs.followed(version)
     pairs = next(one.bent_by for one in all_laws.ALL if one.id == law)
-    return ", ".join(f"{name} = {value}" for name, value in pairs if getattr(runs.FOLLOWED, name) == value)
+    return ", ".join(f"{name} = {value}" for name, value in pairs if getattr(profile, name) == value)
 
 
 def _budget(options: Options) -> list[str]:

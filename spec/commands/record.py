@@ -11,7 +11,6 @@ from pathlib import Path
 
 import click
 
-from kvproof.core.config import PROFILES
 from kvproof.spec import recording
 from kvproof.spec.exits import CommandEnded, UserError
 from kvproof.spec.traces import read
@@ -73,7 +72,8 @@ def command(call_states: bool, folder: Path, arguments: tuple[str, ...]) -> None
     if not files:
         raise UserError(
             "nothing was recorded: no Python process of the command made a scheduler of vLLM that can be recorded. Is vLLM "
-            "installed for that Python, and is it started without -I, -E or -S?"
+            "installed for that Python, and is it started without -I, -E or -S and with the PYTHONPATH of the command? "
+            "(kvproof conform starts its releases without: it records by itself, with --report DIR)"
         )
 
 
@@ -118,8 +118,9 @@ def _tell(folder: Path, files: list[Path]) -> None:
         engine = found.header.engine
         versions.add((engine.name, engine.version))
         click.echo(f"  {file.name}  {engine.name} {engine.version}, {len(found.operations)} operations")
-    known = all(version in PROFILE_OF_ENGINE for version in versions)
-    profile = "" if known else f" --profile {PROFILES[-1].name}"
-    click.echo(f"Judge them: kvproof replay{profile} {shlex.quote(str(folder))}")
-    if not known:
-        click.echo(f"({', '.join(' '.join(version) for version in sorted(versions))}: no profile of its own is known)")
+    unknown = sorted(versions - PROFILE_OF_ENGINE.keys())
+    if unknown:
+        click.echo(f"no profile of its own is known: {', '.join(' '.join(version) for version in unknown)}")
+    click.echo("judge them:")
+    # Compared with the profile of another release a run ends at its first difference; followed, it is judged to its end.
+    click.echo(f"kvproof replay{' --follow' if unknown else ''} {shlex.quote(str(folder))}")

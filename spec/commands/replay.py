@@ -291,7 +291,7 @@ def _print_last_line(summary: Summary, traces: tuple[str, ...], options: list[st
     """
     failing = [found.recording for found in summary.divergences[:1]] + [name for name, _ in _first_of_each_law(summary)]
     if failing:
-        click.echo(f"reproduce: kvproof replay {shlex.join([*options, *dict.fromkeys(failing)])}")
+        click.echo(f"kvproof replay {shlex.join([*options, *dict.fromkeys(failing)])}")
     elif traces and summary.not_covered:
         click.echo("some chosen recordings are not covered by the model yet")
 

@@ -129,7 +129,8 @@ class HostState:
 class RequestState:
     """What is shown of one live request; token counts in tokens, None: not shown.
 
-    ``computed``, ``in_flight`` and ``status`` follow from the actions; an adapter that shows them is compared with that.
+    ``computed``, ``in_flight``, ``status`` and ``placeholders`` follow from the actions; an adapter that shows them is compared
+    with that.
     """
 
     tables: Lists | None = None
@@ -138,6 +139,8 @@ class RequestState:
     in_flight: int | None = None
     status: str | None = None
     """``waiting``, ``running``, ``preempted`` or ``loading``."""
+    placeholders: int | None = None
+    """Tokens counted in ``computed`` that are not known yet; 0 without asynchronous outputs."""
 
 
 @frozen(slots=True)
@@ -150,12 +153,12 @@ class State:
     rows: Mapping[int, Lists] | None = None
     """The worker's rows by row number."""
     copies: Sequence[tuple[int, int]] | None = None
-    """(source, destination) of the copies that the open plan has queued and not handed out."""
+    """(source, destination) of the copies that the open plan has queued and not handed out: with COPIES."""
     handoffs: Sequence[tuple[int, int, int, int]] | None = None
-    """(request, group, block, boundary) of the handoffs that wait to be handed out."""
+    """(request, group, block, boundary) of the handoffs that wait to be handed out: with HANDOFFS."""
     deferred: Sequence[tuple[int, Sequence[int]]] | None = None
     """(fence, blocks) of the frees that wait until as many steps are processed, oldest first; null entries count from the first
-    other one of a table."""
+    other one of a table: with TABLES."""
 
 
 @frozen(slots=True)

@@ -9,14 +9,15 @@ from attrs import evolve
 
 from kvproof.spec import judge, near
 from kvproof.spec import laws as all_laws
-from kvproof.spec.conformance import examples, settings
+from kvproof.spec.conformance import examples, reports, settings
 from kvproof.spec.conformance.adapter import Adapter, AdapterError, Shows
+from kvproof.spec.conformance.budget import Budget
 from kvproof.spec.conformance.isolation import LIMIT, Died, guarded
 from kvproof.spec.conformance.judging import GUARD
 from kvproof.spec.conformance.oracle import LawFinding, Verdict
 from kvproof.spec.conformance.play import Unrepeatable
 from kvproof.spec.conformance.reports import DifferenceGroup, LawVerdict, Refuted, Report, ScopeRun, counted
-from kvproof.spec.conformance.search import Broken, Budget, Search, Searched
+from kvproof.spec.conformance.search import Broken, Search, Searched
 from kvproof.spec.conformance.settings import Setting
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.engines import scopes as all_scopes
@@ -37,6 +38,13 @@ __all__ = [
     "chosen_scopes",
 ]
 
+NOT_TRIED = LawVerdict(
+    law=GUARD.id,
+    sentence=GUARD.sentence,
+    verdict=Verdict.UNDETERMINED,
+    why="nothing that must be refused was tried: name GUARD with the laws if your preconditions are those of the model",
+)
+"""What is said of the rule GUARD where nobody asks for it: it is not judged, and not passed either."""
 QUICK, ALL = "quick", "all"
 """Names for the scopes of the quick matrix and for every scope."""
 LONGEST = 200
@@ -55,6 +63,9 @@ def check_all_laws(
     isolation: bool = True,
     limit: float = LIMIT,
     progress: Callable[[str], None] = lambda doing: None,
+    announce: Callable[[str], None] = lambda refuted: None,
+    known: Sequence[str] = (),
+    interruptible: bool = False,
 ) -> Report:
     """Judge an implementation by generated runs and return a verdict for every law.
 
@@ -63,34 +74,53 @@ def check_all_laws(
     walk, are the budget.
     ``policies`` are settings that the implementation declares, as ``field=value``, beside the ``profile`` and ``policies`` of
     the adapter. With ``isolation`` the adapter runs in a forked process, so that a hang of more than ``limit`` seconds or a
-    crash is a verdict (LV-9). ``progress`` is told what is being done. Raises UserError for unknown names, AdapterError if the
-    adapter does not show what it declares.
+    crash is a verdict (LV-9). ``progress`` is told what is being done, ``announce`` of each law as soon as it is refuted.
+    ``known`` are ids of judged laws that are known to be refuted: they come last in the report. If it is ``interruptible``, an
+    interrupt of the user (KeyboardInterrupt) ends the search, and the report is of what was judged up to there. Raises
+    UserError for unknown names and a budget with which nothing can be tried, AdapterError if the adapter does not show what it
+    declares. If it broke a law before that, the report is of what was judged up to there, and the error is one of its problems.
     """
     _check(adapter)
+    _check_budget(walks, steps, limit)
+    _check_names("laws", laws, "HB-9")
+    _check_names("scopes", scopes, "fa4")
     judged, where = chosen_laws(laws), chosen_scopes(scopes)
+    check_known(known, judged)
     declared = settings.declared_by(adapter, policies)
     behind = guarded(adapter, isolation, limit)
     try:
-        search = Search(behind, judged, declared, seed, Budget(walks, steps), progress)
-        done = [search.scope(scope) for scope in where]
-        problems = [f"{scope.scope.name}: a walk ended early: {why}" for scope in done for why in scope.stopped]
+        search = Search(behind, judged, declared, seed, Budget(walks, steps), progress, announce, interruptible)
+        done: list[Searched] = []
+        for scope in where:
+            if not search.halted:
+                done.append(search.scope(scope))
+        problems = [f"{one.scope.name}: a walk ended early: {why}" for one in done for why in one.stopped]
         ended = [
-            f"{scope.scope.name}: {counted(count, 'walk')} ended early behind a violation of {broken}: {why}"
-            for scope in done
-            for (why, broken), count in scope.followed.items()
+            f"{one.scope.name}: {counted(count, 'walk')} ended early behind a violation of {broken}: {why}"
+            for one in done
+            for (why, broken), count in one.followed.items()
         ]
-        found = {law: _counterexample(search, broken, problems) for law, broken in search.broken.items()}
+        found = {
+            law: _counterexample(search, search.broken[law], problems)
+            for law in sorted(search.broken, key=lambda law: (law in known, reports.MARKS.index(reports.mark(law))))
+        }
+        problems[:0] = [search.halted] if search.halted else []
     finally:
         behind.close()
+    found = {law: (_asked(example, walks, steps, policies), explained) for law, (example, explained) in found.items()}
     return Report(
         adapter=adapter.name,
         seed=seed,
         shows=tuple(shown.value for shown in Shows if shown in adapter.shows),
-        laws=tuple(_verdict(law, done, search.broken.get(law.id), found.get(law.id)) for law in judged),
+        laws=(
+            *(_verdict(law, done, search.broken.get(law.id), found.get(law.id)) for law in judged),
+            *(() if laws is not None else (NOT_TRIED,)),
+        ),
         scopes=tuple(ScopeRun(one.scope.name, one.walks, one.actions, one.skipped) for one in done),
         differences=tuple(_differences(search, declared)),
         problems=tuple(dict.fromkeys(problems)),
         ended=tuple(ended),
+        known=tuple(known),
     )
 
 
@@ -120,6 +150,25 @@ def _check(adapter: object) -> None:
             raise AdapterError(f"the adapter's {method} is {getattr(adapter, method, None)!r}: a method is needed")
 
 
+def _check_budget(walks: object, steps: object, limit: object) -> None:
+    """Refuse a budget with which nothing could be tried. Raises UserError."""
+    for name, count in (("walks", walks), ("steps", steps)):
+        if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
+            raise UserError(f"{name} is {count!r}: a whole number from 1 on is needed, or None for the usual one")
+    if not isinstance(limit, int | float) or isinstance(limit, bool) or not limit > 0:
+        raise UserError(f"limit is {limit!r}: seconds are needed, more than 0")
+
+
+def _check_names(what: str, names: Sequence[str] | None, example: str) -> None:
+    """Refuse what is no list of names, or an empty one, with which nothing would be tried. Raises UserError."""
+    if names is None:
+        return
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise UserError(f"{what} is {names!r}: a list of names is needed, such as [{example!r}]")
+    if not names:
+        raise UserError(f"{what} is {names!r}: name at least one, or give None for all")
+
+
 def _has(adapter: object, name: str) -> bool:
     try:
         return hasattr(adapter, name)
@@ -134,8 +183,9 @@ def _has(adapter: object, name: str) -> bool:
 def chosen_laws(names: Sequence[str] | None) -> tuple[Law, ...]:
     """Return the laws to judge, in their order: all, or those of these ids and families. Raises UserError.
 
-    The rule GUARD has to be named: which calls an implementation must refuse is its own contract, unless it says that its
-    preconditions are those of the model, the sub-phases of the worker and the ends of chunks included.
+    The rule GUARD has to be named, and is undetermined otherwise (``NOT_TRIED``): which calls an implementation must refuse is
+    its own contract, unless it says that its preconditions are those of the model, the sub-phases of the worker and the ends of
+    chunks included.
     """
     known = (*all_laws.ALL, GUARD)
     if names is None:
@@ -147,6 +197,18 @@ def chosen_laws(names: Sequence[str] | None) -> tuple[Law, ...]:
             raise UserError(near.unknown("law", name, [law.id for law in known], "kvproof laws"))
         wanted |= family
     return tuple(law for law in known if law.id in wanted)
+
+
+def check_known(known: Sequence[str], judged: Sequence[Law]) -> None:
+    """Check that laws that are known to be refuted are judged. Raises UserError."""
+    for name in known:
+        if all(law.id != name for law in judged):
+            ids = [law.id for law in (*all_laws.ALL, GUARD)]
+            if name in ids:
+                raise UserError(
+                    f"{name} is known to be refuted and is not judged: name it among the laws, too, or leave it out"
+                )
+            raise UserError(near.unknown("law", name, ids, "kvproof laws"))
 
 
 def chosen_scopes(names: Sequence[str] | None) -> tuple[Scope, ...]:
@@ -167,12 +229,19 @@ def _counterexample(search: Search, broken: Broken, problems: list[str]) -> tupl
     try:
         run = search.runs.begin(broken.config)
         example = examples.build(broken, actions, violation, run, search.adapter.name, search.seed)
-    except (Died, Unrepeatable) as error:
+    except (Died, Unrepeatable, AdapterError) as error:
         if actions or not isinstance(error, Died):  # one that dies in its start shows nothing: that is what is broken
             problems.append(f"{broken.law.id}: its counterexample lacks what was shown: {error}")
         example = examples.build(broken, actions, violation, None, search.adapter.name, search.seed)
     bending = settings.bending(broken.law, broken.config, actions, violation)
     return example, tuple(setting.text for setting in bending)
+
+
+def _asked(example: Counterexample, walks: int | None, steps: int | None, policies: Sequence[str]) -> Counterexample:
+    """Return a counterexample that knows what the search was asked for: without it the same call finds another run."""
+    assert example.implementation is not None, "what an adapter breaks names the adapter"
+    asked = evolve(example.implementation, walks=walks, steps=steps, policies=tuple(policies))
+    return evolve(example, implementation=asked)
 
 
 def _verdict(
@@ -202,7 +271,7 @@ def _verdict(
     why = _undetermined(law, verdict, findings, done)
     if why:
         return evolve(verdict, why=why)
-    bent = f"; {counted(verdict.bent, 'violation')} as a declared profile field stands for" if verdict.bent else ""
+    bent = f"; {counted(verdict.bent, 'violation')} that a declared setting stands for" if verdict.bent else ""
     return evolve(verdict, verdict=Verdict.HOLDS, why=f"judged {counted(verdict.judged, 'time')}{bent}")
 
 

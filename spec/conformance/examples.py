@@ -16,6 +16,7 @@ from kvproof.spec.conformance.search import Broken
 from kvproof.spec.counterexample import Counterexample, Implementation, Shown
 from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Evidence
+from kvproof.spec.report import lines
 
 ENGINE = "conformance"
 
@@ -35,7 +36,7 @@ def build(
     said = tuple(shown(points)) if run is not None else (Shown("not known"),) * len(actions)
     evidence = Evidence(
         str(visible(violation.evidence.message)),
-        tuple((name, visible(value)) for name, value in violation.evidence.values),
+        (*((name, visible(value)) for name, value in violation.evidence.values), *registered(points, run, violation.evidence)),
         violation.evidence.bendable,
     )
     return examples.build(
@@ -49,6 +50,25 @@ def build(
         scope=broken.scope.name,
         implementation=Implementation(adapter, said),
     )
+
+
+def registered(points: Sequence[Point], run: Run | None, evidence: Evidence) -> Iterator[tuple[str, str]]:
+    """Yield which action made the key that the evidence is about, if keys are shown: the law may have been judged later."""
+    values = dict(evidence.values)
+    block, boundary = values.get("block"), values.get("boundary")
+    shadow = None if run is None else run.runs.shadow
+    if shadow is None or type(block) is not int or type(boundary) is not int:
+        return
+    name = shadow.reader.device.outward(block)
+    was, since = False, ""
+    for at, point in enumerate(points):
+        keys = None if point.shown is None else point.shown.state.device.keys
+        there = any((key.block, key.boundary) == (name, boundary) for key in keys or ())
+        if there and not was and point.moment is not None:
+            since = f"action {at}, {lines.action_text(point.moment.action)}"
+        was = there
+    if since:
+        yield "registered_at", since
 
 
 def shown(points: Sequence[Point]) -> Iterator[Shown]:

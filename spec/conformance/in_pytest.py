@@ -19,6 +19,8 @@ from kvproof.spec.conformance.reports import LawVerdict, Report
 from kvproof.spec.exits import UserError
 from kvproof.spec.progress import Told
 
+NEEDS_NOTHING = "LV-9"
+"""The law that is judged where no other one is asked for: whether the adapter can be judged at all is a test of its own."""
 ADAPTER = "adapter"
 """The test that says whether an adapter could be judged at all."""
 
@@ -112,7 +114,7 @@ def _run(asked: Asked, config: pytest.Config) -> Report:
     with progress(config) as say:
         report = api.check_all_laws(
             _made(asked.make),
-            laws=[law for law in asked.laws if kept is None or law in kept],
+            laws=[law for law in asked.laws if kept is None or law in kept] or [NEEDS_NOTHING],
             scopes=tuple(_setting(config, "scope", asked.scopes, ())) or None,
             seed=_number(config, "seed", asked.seed) or 0,
             walks=_number(config, "walks", asked.walks),
@@ -245,7 +247,7 @@ def failure(report: Report, verdict: LawVerdict, again: str) -> str:
     if reports.weight(verdict.law):
         lines.append(f"means     {reports.weight(verdict.law)}")
     if verdict.explained:
-        lines.append(f"declare?  it would be expected with {' or '.join(verdict.explained)}, which is not declared")
+        lines.append(f"declare?  {reports.declarable(verdict)}")
     if verdict.counterexample is not None:
         told = reports.story(verdict.counterexample)
         lines += ["actions   and what the adapter showed after each", *(f"    {line}" for line in told)]

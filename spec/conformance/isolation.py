@@ -11,10 +11,10 @@ import multiprocessing
 import os
 import pickle
 import signal
+import socket
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing.connection import Connection
 from multiprocessing.context import ForkContext, ForkProcess
 from typing import Any, Literal, cast
 
@@ -32,6 +32,7 @@ from kvproof.spec.conformance.adapter import (
     Shows,
     Unsupported,
 )
+from kvproof.spec.conformance.channel import Channel, Overdue, Stray, out_of_the_way
 
 LIMIT = 10.0
 """Seconds within which an action must be answered."""
@@ -159,7 +160,7 @@ class Isolated(Judged):
     limit: float = LIMIT
     start_limit: float = START_LIMIT
     _process: ForkProcess | None = field(default=None, init=False)
-    _pipe: Connection[Any, Any] | None = field(default=None, init=False)
+    _pipe: Channel | None = field(default=None, init=False)
 
     def start(self, config: Config) -> None:
         """Begin anew, in a new process if the last one is gone. Raises Unsupported, Died."""
@@ -192,10 +193,14 @@ class Isolated(Judged):
         assert pipe is not None
         try:
             pipe.send(request)
-            answered = pipe.poll(limit)
-            kind, answer = pipe.recv() if answered else ("hung", "")
+            kind, answer = pipe.receive(limit)
         except (EOFError, OSError) as error:
             raise Died("died", self._last_words()) from error
+        except Overdue:
+            kind, answer = "hung", ""
+        except Stray:
+            self.close()
+            raise Died("died", "wrote to the descriptor of the connection over which it is asked") from None
         except Exception as error:
             self.close()
             raise AdapterError(_unsendable(error)) from error
@@ -208,7 +213,7 @@ class Isolated(Judged):
 
     def _fork(self) -> None:
         context: ForkContext = multiprocessing.get_context("fork")
-        here, there = context.Pipe()
+        here, there = (Channel(end.detach()) for end in socket.socketpair())
         # As a daemon the process ends with this one at the latest.
         process = context.Process(target=_serve, args=(self.adapter, there, here), daemon=True)
         with warnings.catch_warnings():
@@ -248,9 +253,10 @@ def _end(process: ForkProcess) -> None:
     process.close()
 
 
-def _serve(adapter: Adapter, pipe: Connection[Any, Any], other_end: Connection[Any, Any]) -> None:
+def _serve(adapter: Adapter, pipe: Channel, other_end: Channel) -> None:
     """Answer requests until nobody is there any more. Runs in the forked process."""
     other_end.close()
+    pipe = Channel(out_of_the_way(pipe.descriptor))
     os.setsid()  # what the adapter starts ends with it, and an interrupt from the keyboard reaches the parent alone
     multiprocessing.current_process().daemon = False  # the adapter may start processes
     with suppress(OSError):
@@ -258,8 +264,8 @@ def _serve(adapter: Adapter, pipe: Connection[Any, Any], other_end: Connection[A
     own = os.getpid()
     while True:
         try:
-            request = pipe.recv()
-        except (EOFError, OSError):
+            request = pipe.receive()
+        except (EOFError, OSError, Stray):
             return
         kind, answer = _answer(adapter, *request)
         if os.getpid() != own:

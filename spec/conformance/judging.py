@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from attrs import define, field
 
@@ -15,7 +15,7 @@ from kvproof.spec.conformance.hidden import NotShown, guessed
 from kvproof.spec.conformance.isolation import Died
 from kvproof.spec.conformance.oracle import LawFinding, Oracle
 from kvproof.spec.conformance.play import Crash, Point, Run, Runs, Unrepeatable, crash_of
-from kvproof.spec.conformance.shadow import MOVING
+from kvproof.spec.conformance.shadow import MOVING, undecided
 from kvproof.spec.engines import drain, players, rules
 from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
@@ -30,6 +30,12 @@ GUARD = Law(
 """The rule of generation that is no law of the model, so that it gets a verdict like one."""
 
 
+def _state(config: Config) -> tuple[Shows, ...]:
+    """Return what has to be shown to say that a refused action changed nothing."""
+    device = (Shows.TABLES, Shows.REFERENCES, Shows.FREE_QUEUE, Shows.KEYS)
+    return device if config.offload is None else (*device, Shows.HOST, Shows.TRANSFERS)
+
+
 @define(slots=True)
 class Judging:
     """Judges what one adapter does under one configuration; findings are kept by the oracle.
@@ -42,10 +48,10 @@ class Judging:
     cannot: dict[str, str] = field(factory=dict)
 
     @classmethod
-    def of(cls, laws: Sequence[Law], config: Config, runs: Runs) -> Judging:
-        """Return the judge of these laws."""
+    def of(cls, laws: Sequence[Law], config: Config, runs: Runs, own: Collection[str] = ()) -> Judging:
+        """Return the judge of these laws; ``own`` are free policies that are declared (PM-6)."""
         adapter = runs.adapter
-        return cls(Oracle(laws, config, adapter.shows, adapter.null_block), runs)
+        return cls(Oracle(laws, config, adapter.shows, adapter.null_block, own=own), runs)
 
     def findings(self) -> tuple[LawFinding, ...]:
         """Return what was found so far."""
@@ -91,7 +97,12 @@ class Judging:
             return []
         assert before is not None, "the beginning is no action"
         name = type(moment.action).__name__
-        self.oracle.finding(rules.GUARD).unjudged = ""
+        finding = self.oracle.finding(rules.GUARD)
+        finding.unjudged = ""
+        needed = undecided(before.world, moment.action, self.oracle.shows)
+        if needed is not None:
+            finding.hidden[needed.value] += 1
+            return []
         found: list[Evidence] = []
         crash = crash_of(moment)
         if crash is not None:
@@ -100,25 +111,43 @@ class Judging:
             found.append(Evidence.of(f"{name} must be refused here and is accepted", why=point.seen.problems[0]))
         elif point.world is not before.world and before.config.profile.append_guard == "all_groups":
             found.append(Evidence.of(f"{name} is refused and changes what is shown"))
+        else:
+            unseen = [part for part in _state(before.config) if part not in self.oracle.shows]
+            if unseen:  # whether it changes that nobody knows
+                finding.hidden[unseen[0].value] += 1
+                return []
         return self._note(rules.GUARD, found, position)
 
-    def run(self, config: Config, actions: Sequence[Action], start: players.Start | None = None) -> list[Violation]:
+    def run(
+        self,
+        config: Config,
+        actions: Sequence[Action],
+        start: players.Start | None = None,
+        laws: Collection[str] | None = None,
+    ) -> list[Violation]:
         """Judge a whole run by the laws that perform actions again, and by what its end comes to under fairness.
 
+        ``laws`` names those that are judged, if not all are.
         The position of a violation is -1, but where the implementation crashed on the way: there that of its last action.
         """
         begin = strictly(start or self.runs.begin)
         found: list[Violation] = []
-        for law in self.oracle.laws:
+        chosen = [law for law in self.oracle.laws if laws is None or law.id in laws]
+        for law in chosen:
             if law.check is None and law.check_config is None and law.id != GUARD.id:
                 self.oracle.finding(law.id).unjudged = ""
             if law.check_run is not None:
                 check = law.check_run
                 found += self._whole([law], lambda check=check: [check(config, actions, begin)])  # type: ignore[misc]
-        ends = [law for law in self.oracle.laws if law.check_end is not None]
+        ends = [law for law in chosen if law.check_end is not None]
         if ends and config.offload is not None:
             found += self._whole(ends, lambda: _ends(ends, config, actions, begin))
         return found
+
+    def not_carried_on(self, dead: str) -> None:
+        """Note that the implementation ended when a run was carried on, so that no law judged the whole of it."""
+        laws = [law for law in self.oracle.laws if law.check_run is not None or law.check_end is not None]
+        self._unable(laws, f"the implementation {dead} when the run was carried on")
 
     def _whole(self, laws: Sequence[Law], check: Callable[[], Sequence[Findings | NotShown]]) -> list[Violation]:
         """Judge a run by some laws at once; where the run cannot be carried on, none of them is judged."""

@@ -87,18 +87,39 @@ DERIVED: frozenset[Shows] = frozenset((Shows.TABLES, Shows.KEYS, Shows.REFERENCE
 OF_CONNECTORS: frozenset[Shows] = frozenset((Shows.TRANSFERS, Shows.COUNTERS))
 """Without a connector there is nothing of these to be hidden."""
 HOSTED: frozenset[Shows] = frozenset((Shows.HOST, Shows.TRANSFERS, Shows.COUNTERS))
-PLAN, INTERNALS, BYTES = "plan", "internals", "bytes"
+PLAN, INTERNALS, BYTES, COURSE = "plan", "internals", "bytes", "course"
 LOST: dict[type[Action], frozenset[str]] = {
     act.Allocate: frozenset((PLAN, INTERNALS)),
-    **dict.fromkeys((act.Dispatch, act.Execute, act.Output, act.RunStore, act.RunLoad, act.CompleteLoad), frozenset((BYTES,))),
+    act.Execute: frozenset((BYTES,)),
+    **dict.fromkeys((act.Submit, act.CompleteStore, act.Promote, act.ResetHost), frozenset((COURSE,))),
+    **dict.fromkeys((act.Dispatch, act.Output, act.RunStore, act.RunLoad, act.CompleteLoad), frozenset((BYTES, COURSE))),
 }
 """What can no longer be followed after the model refused such an action and the implementation performed it.
 
-What an open plan holds is known again once it is drained; bytes and internals stay unknown.
+What an open plan holds is known again once it is drained; bytes, internals and the course of the run stay unknown. The course
+is what follows from the actions alone: the tokens and counts of requests, steps, transfers, what waits to be freed. It is lost
+where nothing says what the action did to it: the world that is followed would have it unchanged, and laws would judge that.
 """
+MOVED: tuple[str, ...] = (
+    "store_event",
+    "store_device",
+    "store_host",
+    "load_event",
+    "load_device",
+    "load_host",
+    "load_requests",
+)
+"""Fields of a step's metadata that say which bytes the worker moves."""
+LEFT_OUT = "an answer without"
 WAITING = "handoffs that wait"
 """Shown or not: what an implementation publishes is its own, so that it cannot be predicted."""
 UNFOLLOWED = "what becomes of a step that the model refuses"
+_COUNTED: tuple[str, ...] = (
+    *("tip", "num_tokens", "num_prompt", "status", "computed", "in_flight", "placeholders", "stale", "drop_stale", "loaded"),
+)
+"""What of a request follows from the actions and is not asked of an adapter."""
+_COURSE: tuple[str, ...] = ("hit", "plan", "steps", "worker", "deferred", "issued", "processed")
+"""What of a world does."""
 _INTERNAL: tuple[str, ...] = (
     *("partial_index", "partial_source", "allocated", "retired", "tail_block", "tail_boundary"),
     *("checkpoint_position", "checkpoint_column"),
@@ -117,6 +138,8 @@ class Mask:
     """Parts that a declared capability could show and this adapter does not, such as ``host keys``."""
     lost: frozenset[str] = frozenset()
     """Parts that are followed, not shown, and could not be followed: see ``LOST``."""
+    withheld: frozenset[str] = frozenset()
+    """Fields that an answer left out and that stay in the world: see ``leftout.IN_WORLDS``."""
 
     @classmethod
     def of(cls, config: Config, shows: Iterable[Shows], absent: Iterable[str] = ()) -> Mask:
@@ -138,33 +161,48 @@ class Mask:
     def contents(self) -> str:
         """Return what is missing to follow the bytes on the device, empty if nothing is."""
         transfers = () if self.config.offload is None else (Shows.TRANSFERS,)
-        return self.lacks(Shows.TABLES, Shows.COPIES, *transfers) or (UNFOLLOWED if BYTES in self.lost else "")
+        what = self.lacks(Shows.TABLES, Shows.COPIES, *transfers) or (UNFOLLOWED if BYTES in self.lost else "")
+        return what or self.left_out(*MOVED)
+
+    def left_out(self, *fields: str) -> str:
+        """Return the first of these fields of the world that an answer left out, empty if none did."""
+        return next((f"{LEFT_OUT} {name}" for name in fields if name in self.withheld), "")
 
     # --- worlds -------------------------------------------------------------------------------------------------------
 
     def world(self, world: World) -> World:
         """Return a world in which everything is hidden that is not shown."""
-        if self.whole and not self.lost:
+        if self.whole and not self.lost and not self.withheld:
             return world
         changes: dict[str, Any] = {"pool": self._pool(world.pool)}
         what = self.contents()
         if what:
             changes["contents"] = Hidden(what)
-        if self.lost or self.lacks(Shows.TABLES, Shows.INTERNALS, Shows.KEYS, Shows.REFERENCES, Shows.HITS):
+        hits = self.lacks(Shows.HITS) or self.left_out("junction")
+        if self.lost or hits or self.lacks(Shows.TABLES, Shows.INTERNALS, Shows.KEYS, Shows.REFERENCES):
             changes["requests"] = tuple(self._request(request) for request in world.requests)
         looked = None if world.hit is None else ground.request_of(world, world.hit.request)
         if world.hit is not None and self.lacks(Shows.HITS) and not (looked is not None and looked.skip_reading):
             changes["hit"] = self._hit(world.hit)
-        if self.lost or self.absent or self.lacks(Shows.COPIES, Shows.ZEROED, Shows.HANDOFFS, Shows.TRANSFERS, *DERIVED):
+        if (
+            self.lost
+            or self.absent
+            or self.withheld
+            or self.lacks(Shows.COPIES, Shows.ZEROED, Shows.HANDOFFS, Shows.TRANSFERS, *DERIVED)
+        ):
             changes["plan"] = self._plan(world.plan)
-        if self.lacks(Shows.COPIES, Shows.ZEROED, Shows.TRANSFERS):
+        if self.withheld or self.lacks(Shows.COPIES, Shows.ZEROED, Shows.TRANSFERS):
             changes["steps"] = tuple(self._step(step) for step in world.steps)
         if self.lacks(Shows.TABLES):
             changes["deferred"] = Hidden(Shows.TABLES.value)
             if self.lacks(Shows.ROWS):
                 changes["worker"] = Hidden(Shows.TABLES.value)
-        if world.host is not None and (self.absent or self.contents() or self.lacks(*HOSTED)):
+        if world.host is not None and (self.absent or self.withheld or self.contents() or self.lacks(*HOSTED)):
             changes["host"] = self._host(world.host)
+        if COURSE in self.lost:
+            changes |= {name: Hidden(UNFOLLOWED) for name in _COURSE}
+            if world.host is not None:
+                changes["host"] = Hidden(UNFOLLOWED)
         return evolve(world, **changes)
 
     def without_worker(self, world: World) -> World:
@@ -187,9 +225,10 @@ class Mask:
         return evolve(pool, **changes) if changes else pool
 
     def _request(self, request: Request) -> Request:
-        hits: dict[str, Any] = (
-            {"junction": Hidden(Shows.HITS.value)} if self.lacks(Shows.HITS) and not request.skip_reading else {}
-        )
+        unknown = self.lacks(Shows.HITS) or self.left_out("junction")
+        hits: dict[str, Any] = {"junction": Hidden(unknown)} if unknown and not request.skip_reading else {}
+        if COURSE in self.lost:
+            hits |= {name: Hidden(UNFOLLOWED) for name in _COUNTED}
         return evolve(request, groups=tuple(self._state(state) for state in request.groups), **hits)
 
     def _state(self, state: GroupState) -> GroupState:
@@ -219,16 +258,19 @@ class Mask:
             changes |= {name: Hidden(what) for name in ("copies", "zero", "handoffs")}
         if WAITING in self.absent:
             changes["handoffs"] = Hidden(WAITING)
-        if self.config.offload is not None and self.lacks(Shows.TRANSFERS):
-            changes |= {name: Hidden(Shows.TRANSFERS.value) for name in ("store", "load")}
-        return evolve(plan, **changes) if changes else plan
+        return evolve(plan, **changes, **self._events()) if changes or self._events() else plan
 
     def _step(self, step: Step) -> Step:
         parts = {"copies": Shows.COPIES, "zero": Shows.ZEROED}
         changes: dict[str, Any] = {name: Hidden(shown.value) for name, shown in parts.items() if self.lacks(shown)}
-        if self.config.offload is not None and self.lacks(Shows.TRANSFERS):
-            changes |= {name: Hidden(Shows.TRANSFERS.value) for name in ("store", "load")}
-        return evolve(step, **changes) if changes else step
+        return evolve(step, **changes, **self._events()) if changes or self._events() else step
+
+    def _events(self) -> dict[str, Any]:
+        """Return the numbers of a step's transfers that are hidden."""
+        if self.config.offload is None:
+            return {}
+        whats = {name: self.lacks(Shows.TRANSFERS) or self.left_out(f"{name}_event") for name in ("store", "load")}
+        return {name: Hidden(what) for name, what in whats.items() if what}
 
     def _host(self, host: Host) -> Host:
         changes: dict[str, Any] = {}
@@ -240,7 +282,9 @@ class Mask:
         own, moved, counted = Shows.HOST, Shows.TRANSFERS, Shows.COUNTERS
         hide(self.contents() or self.lacks(own), "contents")
         hide(self.lacks(moved), "loads", "abandoned_loads", "stores", "abandoned_stores", "queued", "in_flight")
-        hide(self.lacks(moved), "next_store", "next_load")
+        hide(self.lacks(moved) or self.left_out("store_event"), "next_store")
+        hide(self.lacks(moved) or self.left_out("load_event"), "next_load")
+        hide(self.left_out("notices"), "notices")
         hide(self.lacks(own), "pending", "cursor")
         hide(self.lacks(own, moved), "tracks")
         hide(self.lacks(counted), "counters", "drained", "load_blocks", "notices")
@@ -250,6 +294,10 @@ class Mask:
             for name in ("loads", "abandoned_loads"):
                 loads: tuple[Load, ...] = getattr(host, name)
                 changes.setdefault(name, tuple(_without_tables(load) for load in loads))
+        unsaid = self.left_out("store_meta")
+        for name in ("stores", "abandoned_stores", "queued") if unsaid else ():
+            stores: tuple[Any, ...] = getattr(host, name)
+            changes.setdefault(name, tuple(evolve(store, **{"meta": Hidden(unsaid)}) for store in stores))
         changes["pool"] = self._host_pool(host.pool)
         return evolve(host, **changes)
 
@@ -286,7 +334,7 @@ class Mask:
             changes["reads"] = Hidden(self.contents())
         for name in unsure:
             if name not in changes:
-                changes[name] = Hidden(f"{type(action).__name__}.{name}")
+                changes[name] = Hidden(f"{LEFT_OUT} {name}")
         return evolve(record, **changes) if changes else record
 
 

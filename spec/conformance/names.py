@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from hashlib import _Hash
 
 STRANGE = -1
-"""The token of the made-up nodes of a prefix that nobody ever had; their roots have contexts below it."""
+"""The context and the tokens of the path on which made-up prefixes lie; the last token of each is below it."""
+
+MOST_MADE_UP = 1 << 20
+"""Tokens of all made-up prefixes of a run: whose names are wrong now and then is far from it."""
 
 
 @define(slots=True)
@@ -77,6 +80,8 @@ class Digests:
     _nodes: dict[tuple[str, int], int] = field(factory=dict)
     _depths: dict[str, int] = field(factory=dict)
     _strange: int = 0
+    _made_up: int = 0
+    _tip: int = NO_NODE
 
     def of(self, table: Prefixes, node: int) -> str:
         """Return the prefix id of a node; the roots have that of no tokens."""
@@ -92,18 +97,40 @@ class Digests:
     def node(self, table: Prefixes, prefix: str, boundary: int) -> tuple[Prefixes, int]:
         """Return the node of a prefix id at a boundary, and the table that has it.
 
-        For a prefix that nobody ever had a path of its own is made up: no token of it is anybody's.
+        For a prefix that nobody ever had one is made up: no token of it is anybody's. All of them lie on one path up to their
+        last token, which is their own; the nodes of that path have no names that anybody would show. Raises ValueError if
+        there are too many of them.
         """
         found = self.known(table, prefix, boundary)
         if found is not None:
             return table, found
         self._strange += 1
-        table, node = prefixes.extend(table, NO_NODE, (STRANGE - self._strange, *(STRANGE,) * boundary))
+        own = STRANGE - self._strange
+        self._made_up += boundary
+        if self._made_up > MOST_MADE_UP:
+            raise ValueError(
+                f"too many prefixes that no request had, the last one {prefix!r} of {boundary} tokens: a prefix is named by "
+                "what prefix_id gives for its tokens"
+            )
+        table, trunk = self._strange_path(table, boundary)
+        table, node = prefixes.extend(table, trunk, (own,))
         self._learn(table)
         self._ids[node] = prefix
         self._nodes[(prefix, boundary)] = node
         self._depths.setdefault(prefix, boundary)
         return table, node
+
+    def _strange_path(self, table: Prefixes, boundary: int) -> tuple[Prefixes, int]:
+        """Return the node before the last token of a made-up prefix of so many tokens, none before a root."""
+        if not boundary:
+            return table, NO_NODE
+        if self._tip == NO_NODE:
+            table, self._tip = prefixes.root(table, STRANGE)
+        missing = boundary - 1 - table.depth[self._tip]
+        if missing <= 0:
+            return table, prefixes.ancestor(table, self._tip, boundary - 1)
+        table, self._tip = prefixes.extend(table, self._tip, (STRANGE,) * missing)
+        return table, self._tip
 
     def _learn(self, table: Prefixes) -> None:
         """Note the ids of the nodes that the table got since the last time; a node never changes."""

@@ -88,6 +88,8 @@ class Oracle:
     _partial: bool
     _asked: frozenset[str]
     """Laws that look at derived sizes."""
+    _own: frozenset[str]
+    """Free policies that the implementation declares as its own (``settings.FREE``)."""
 
     def __init__(
         self,
@@ -98,12 +100,13 @@ class Oracle:
         profile: Profile | None = None,
         *,
         partial: bool = False,
+        own: Iterable[str] = (),
     ) -> None:
-        """Begin with a run under a configuration; see ``Shadow``."""
+        """Begin with a run under a configuration; see ``Shadow``. ``own`` are free policies that are declared (PM-6)."""
         self.laws, self.config, self.shows, self.null_block = laws, config, frozenset(shows), null_block
         self.shadow = Shadow(config, self.shows, null_block, profile, partial=partial)
         self.position, self.differences = 0, Counter()
-        self._by_action, self._profile, self._partial = {}, profile, partial
+        self._by_action, self._profile, self._partial, self._own = {}, profile, partial, frozenset(own)
         self._found = {law.id: LawFinding(law) for law in laws}
         self._asked = frozenset(law.id for law in laws if sizes.looks_at_sizes(law, self.shadow.config))
         for law in laws:
@@ -215,7 +218,10 @@ class Oracle:
         finding = self._found[law.id]
         finding.judged += 1
         bent = any(getattr(config.profile, name) == value for name, value in law.bent_by)
-        found = [Violation(law.id, position, evidence, bent and evidence.bendable) for evidence in findings]
+        found = [
+            Violation(law.id, position, evidence, (bent and evidence.bendable) or evidence.permitted_by in self._own)
+            for evidence in findings
+        ]
         finding.violations += found
         return found
 

@@ -13,6 +13,7 @@ from kvproof.core.offload.state import NONE, Host
 from kvproof.core.pool import Pool
 from kvproof.core.world import World
 from kvproof.spec import ground, judge
+from kvproof.spec.conformance import override
 from kvproof.spec.laws.base import Moment
 
 Lists = tuple[tuple[int, ...], ...]
@@ -124,6 +125,22 @@ def leniently(world: World, action: Action, hints: Hints) -> Moment:
     tried = predict(easy, action, hints)
     plan = evolve(tried.after.plan, cached=world.plan.cached + tried.after.plan.cached)
     return evolve(tried, before=world, after=evolve(tried.after, config=world.config, plan=plan))
+
+
+def mended(world: World, action: Action, hints: Hints) -> Moment | None:
+    """Return what the model makes of an action if every block had the references that are counted; None if all have.
+
+    Whoever counts otherwise breaks PC-3, and the model comes to a block that is released more often than it is held (T3), or to
+    an empty pool. What follows from the action is known all the same: tokens, tables, who waits for what. The references that
+    are shown take the place of these again.
+    """
+    whole = override.recounted(world, True, True)
+    pool, host = override.requeued(whole.pool), whole.host
+    if host is not None:
+        host = evolve(host, pool=override.requeued(host.pool))
+    if pool == world.pool and host == world.host:
+        return None
+    return evolve(predict(evolve(whole, pool=pool, host=host), action, hints), before=world)
 
 
 def walked_over(world: World, host: Host, stored: tuple[int, ...]) -> World:

@@ -145,7 +145,7 @@ class Projection:
             tables = tuple([self.blocks(state.table) for state in request.groups])
         if Shows.INTERNALS in self.shows:
             cached = tuple([None if state.num_cached == NO_KEY else state.num_cached for state in request.groups])
-        return RequestState(tables, cached, request.computed, request.in_flight, STATUS[request.status])
+        return RequestState(tables, cached, request.computed, request.in_flight, STATUS[request.status], request.placeholders)
 
     def _host(self, host: Host, table: Prefixes) -> HostState | None:
         shown: dict[str, Any] = {}

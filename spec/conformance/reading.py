@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import index
-from typing import Any, TypeVar, cast, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 from attrs import define, field
 
@@ -13,6 +13,7 @@ from kvproof.core.config import Config
 from kvproof.core.pool import NO_KEY
 from kvproof.core.prefixes import Prefixes
 from kvproof.core.records import NONE, Event, Record
+from kvproof.spec.conformance import forms
 from kvproof.spec.conformance.adapter import AdapterError, Announcement, Key
 from kvproof.spec.conformance.names import Blocks, Digests
 
@@ -47,8 +48,9 @@ class Reader:
             counts = [0] * blocks.num_blocks
             for block, count in shown.items():
                 here = blocks.inward(block)
-                if here < len(counts):
-                    counts[here] = index(count)
+                if not 0 <= here < len(counts):
+                    raise ValueError(f"the pool has {len(counts)} blocks, and block {block} is none of them")
+                counts[here] = index(count)
             return tuple(counts)
 
         return self._once((id(blocks), "references"), shown, read)
@@ -84,7 +86,7 @@ class Reader:
         if not 0 <= index(key.group) < len(self.config.groups):
             raise AdapterError(f"{key!r}: there is no group {key.group} (they count from 0)")
         # A prefix that nobody ever had becomes a path of so many tokens.
-        if not 0 <= index(key.boundary) <= FARTHEST + self.config.max_model_len:
+        if not 0 <= index(key.boundary) <= forms.farthest(self.config):
             raise AdapterError(
                 f"{key!r}: no request has {key.boundary} tokens: the longest one has {self.config.max_model_len}"
             )
@@ -144,7 +146,7 @@ class Reader:
                 elif name == "store_meta" and value is not None:
                     table, found[name] = self._meta(value, table)
                 elif name == "lists" and on_host:
-                    found[name] = self.host.lists_inward(value)  # type: ignore[arg-type]
+                    found[name] = self._lists(name, value, self.host)
                 else:
                     found[name] = self._field(name, value)
             except (TypeError, ValueError, AttributeError) as error:
@@ -164,9 +166,9 @@ class Reader:
         if name in _HOST_BLOCKS:
             return self.host.all_inward(value)
         if name in _LISTS:
-            return None if value is None else self.device.lists_inward(value)
+            return None if value is None else self._lists(name, value, self.device)
         if name in _NUMBERS:
-            return index(value)
+            return self._number(name, value)
         if name in _FLAGS:
             return _flag(value)
         width = _WIDTHS.get(name)
@@ -178,6 +180,21 @@ class Reader:
         tiers = {place: self.host if place == _HOST_PLACE.get(name) else self.device for place in places}
         return tuple(tuple(tiers[at].inward(entry) if at in tiers else entry for at, entry in enumerate(row)) for row in value)
 
+    def _lists(self, name: str, value: Any, blocks: Blocks) -> Lists:
+        """Return one list per group; none at all where there is nothing in any."""
+        lists, groups = blocks.lists_inward(value), len(self.config.groups)
+        if len(lists) != groups and (lists or name == "lists"):
+            raise ValueError(f"one list per group is needed, {groups} in all")
+        return lists
+
+    def _number(self, name: str, value: Any) -> int:
+        """Return a count, or the number of an event (-1: none)."""
+        number, least = index(value), NONE if name in _EVENTS else 0
+        most = forms.farthest(self.config) if name in _TOKENS else None
+        if number < least or (most is not None and number > most):
+            raise ValueError(f"a number from {least} {'on' if most is None else f'to {most}'} is needed")
+        return number
+
     def _events(self, shown: Any, table: Prefixes) -> tuple[Prefixes, tuple[Event, ...]]:
         events = []
         for said in shown:
@@ -186,12 +203,16 @@ class Reader:
         return table, tuple(events)
 
     def _event(self, said: Announcement, table: Prefixes) -> tuple[Prefixes, Event]:
+        if said.kind not in _KINDS:
+            raise ValueError(f"its kind {said.kind!r} is none of {', '.join(_KINDS)}")
         if said.kind == "cleared":
             return table, Event("cleared", said.medium)
         table, node = self._named(table, said.prefix, said.boundary)
         if said.kind == "removed":
             return table, Event("removed", said.medium, said.group, node)
         parent = NONE
+        if index(said.size) < 0:
+            raise ValueError(f"a payload has no {said.size} tokens")
         if said.parent:
             table, parent = self._named(table, said.parent, max(said.boundary - said.size, 0), strict=False)
         return table, Event("stored", said.medium, said.group, node, said.boundary, parent, tuple(said.tokens), said.size)
@@ -208,6 +229,10 @@ class Reader:
 
     def _named(self, table: Prefixes, prefix: str, boundary: int, strict: bool = True) -> tuple[Prefixes, int]:
         """Return the node of a prefix; ``strict``: at this boundary, else wherever somebody had it."""
+        if not isinstance(prefix, str):
+            raise TypeError(f"a prefix is named by what prefix_id gives, got {prefix!r}")
+        if index(boundary) > forms.farthest(self.config):
+            raise ValueError(f"no request has {boundary} tokens: the longest one has {self.config.max_model_len}")
         found = None if strict and boundary >= 0 else self.digests.known(table, prefix)
         return (table, found) if found is not None else self.digests.node(table, prefix, max(boundary, 0))
 
@@ -225,9 +250,7 @@ class Reader:
 
 def unreadable(what: str, shown: object, error: Exception) -> AdapterError:
     """Return the error of a part that is shown and cannot be read."""
-    text = repr(shown)
-    text = text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
-    return AdapterError(f"{what} = {text} cannot be read: {error}")
+    return AdapterError(f"{what} = {forms.shortened(shown)} cannot be read: {error}")
 
 
 def _flag(value: Any) -> bool | None:
@@ -239,13 +262,12 @@ def _flag(value: Any) -> bool | None:
     return bool(value)
 
 
-LONGEST = 200
-"""Characters of a value in an error."""
-FARTHEST = 1 << 16
-"""Tokens beyond the longest request at which a key may stand before it is nonsense: laws look at it until then."""
 _HINTS = get_type_hints(Record)
 _NUMBERS = frozenset(name for name, hint in _HINTS.items() if hint is int)
 _FLAGS = frozenset(name for name, hint in _HINTS.items() if hint in (bool, bool | None))
+_EVENTS = frozenset(("store_event", "load_event"))
+_TOKENS = frozenset(("local", "external", "junction", "computed", "num_tokens", "lost", "queries", "hits"))
+_KINDS = get_args(get_type_hints(Event)["kind"])
 _BLOCKS = frozenset(("taken", "adopted", "zeroed", "destinations", "store_device", "load_device"))
 _HOST_BLOCKS = frozenset(("store_host", "load_host"))
 _LISTS = frozenset(("lists", "new_blocks", "external_blocks", "offered"))

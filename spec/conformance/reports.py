@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from attrs import field, frozen
 
 from kvproof.spec import laws as all_laws
+from kvproof.spec.conformance import settings
 from kvproof.spec.conformance.oracle import Verdict
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.counterexample import dumps as as_json
+from kvproof.spec.laws.base import WRONG_CONTENT, Mark
+from kvproof.spec.report import legend
 from kvproof.spec.report import lines as words
 
+MARKS: tuple[Mark, ...] = ("S", "C", "D")
+"""The marks of laws, the worst violation first."""
+KEY_ROWS = "; keys are rows of prefix number, group, block, whether it is the primary one"
 MOST_NAMED = 3
 """Scopes that were left out for one reason are named up to so many; all of them are in the JSON."""
+WIDTH = 120
+"""Characters of a line of the report that lists the ids of laws."""
 
 
 @frozen(slots=True)
@@ -76,12 +85,14 @@ class DifferenceGroup:
         return f"explained by {' or '.join(self.settings)}" + (" (declared)" if self.declared else "")
 
 
-def shortest_first(laws: Sequence[LawVerdict]) -> list[LawVerdict]:
-    """Return refuted laws by the length of their counterexamples, in actions: the shortest is the easiest to understand."""
+def worst_first(laws: Sequence[LawVerdict]) -> list[LawVerdict]:
+    """Return refuted laws as they are to be read: those of soundness first, then of completeness, then of definitions; among
+    them by the length of their counterexamples, in actions: the shortest is the easiest to understand.
+    """
 
-    def size(law: LawVerdict) -> tuple[bool, int, str]:
+    def size(law: LawVerdict) -> tuple[int, bool, int, str]:
         actions = 0 if law.counterexample is None else len(law.counterexample.actions)
-        return law.counterexample is None, actions, law.law
+        return MARKS.index(mark(law.law)), law.counterexample is None, actions, law.law
 
     return sorted(laws, key=size)
 
@@ -104,16 +115,34 @@ class Report:
     """What went wrong with the judging itself: what the adapter shows cannot be read, or a run does not repeat."""
     ended: tuple[str, ...] = field(default=())
     """Walks that ended early because what was shown has no next state, behind a violation of a law, which is named."""
+    known: tuple[str, ...] = ()
+    """Laws that were said to be refuted beforehand."""
 
     @property
     def refuted(self) -> tuple[LawVerdict, ...]:
-        """The laws that are refuted."""
+        """The laws that are refuted, those that are known to be included."""
         return tuple(law for law in self.laws if law.verdict is Verdict.REFUTED)
 
     @property
+    def unexpected(self) -> tuple[LawVerdict, ...]:
+        """The laws that are refuted and not known to be."""
+        return tuple(law for law in self.refuted if law.law not in self.known)
+
+    @property
+    def mended(self) -> tuple[LawVerdict, ...]:
+        """The laws that are known to be refuted and hold."""
+        return tuple(law for law in self.laws if law.law in self.known and law.verdict is Verdict.HOLDS)
+
+    @property
+    def in_order(self) -> tuple[LawVerdict, ...]:
+        """The refuted laws as they are to be read: the worst first, those that are known last."""
+        known = tuple(law for law in self.refuted if law.law in self.known)
+        return (*worst_first(self.unexpected), *worst_first(known))
+
+    @property
     def counterexamples(self) -> tuple[Counterexample, ...]:
-        """The counterexamples of the refuted laws, the shortest first."""
-        return tuple(law.counterexample for law in shortest_first(self.refuted) if law.counterexample is not None)
+        """The counterexamples of the refuted laws, in the order in which they are to be read."""
+        return tuple(law.counterexample for law in self.in_order if law.counterexample is not None)
 
     @property
     def actions(self) -> int:
@@ -132,8 +161,8 @@ class Report:
         raise KeyError(f"{law} was not judged; judged: {', '.join(verdict.law for verdict in self.laws)}")
 
     def raise_if_refuted(self) -> None:
-        """Raise Refuted with the refuted laws and their counterexamples, if there are any."""
-        if self.refuted:
+        """Raise Refuted with the refuted laws and their counterexamples, if there is one that is not known."""
+        if self.unexpected:
             raise Refuted(self.text())
 
     def as_dict(self) -> dict[str, Any]:
@@ -176,6 +205,7 @@ class Report:
             ],
             "problems": list(self.problems),
             "ended": list(self.ended),
+            "known": list(self.known),
         }
 
     def text(self) -> str:
@@ -194,12 +224,13 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"shows {', '.join(report.shows) or 'nothing'}"
     for problem in report.problems:
         yield f"problem: {problem}"
-    for law in shortest_first(report.refuted):
+    for law in report.in_order:
         yield ""
-        yield from law_lines(law)
+        yield from law_lines(law, law.law in report.known)
     yield from _section("undetermined", _folded(report))
+    any_keys = any(group.what.endswith("keys") for group in report.differences)
     yield from _section(
-        "differences from the model (no violation by themselves)",
+        f"differences from the model (no violation by themselves{KEY_ROWS if any_keys else ''})",
         [
             f"{group.action}, {group.what}: {counted(group.count, 'time')}, first in {group.scope} at action {group.position}: "
             f"predicted {group.predicted}, shown {group.observed}; {group.explanation}"
@@ -227,14 +258,23 @@ def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _folded(report: Report) -> list[str]:
-    """Return the undetermined laws by reason, the most frequent first; how often each part was asked for is in the JSON."""
+    """Return the undetermined laws by reason, the most frequent first, as lines of at most ``WIDTH`` characters.
+
+    How often each part was asked for is in the JSON.
+    """
     reasons: dict[str, list[str]] = {}
     for law in report.laws:
         if law.verdict is Verdict.UNDETERMINED:
             hidden = ", ".join(what for what, _ in law.hidden)
             why = f"it needs what is not shown: {hidden}" if hidden else law.why
             reasons.setdefault(why, []).append(law.law)
-    return [f"{', '.join(laws)}: {why}" for why, laws in sorted(reasons.items(), key=lambda item: -len(item[1]))]
+    found = [f"{', '.join(laws)}: {why}" for why, laws in sorted(reasons.items(), key=lambda item: -len(item[1]))]
+    return [line for text in found for line in wrapped(text)]
+
+
+def wrapped(text: str) -> list[str]:
+    """Return a text as lines of at most ``WIDTH`` characters, broken between words; all but the first are indented."""
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def _skipped(names: Sequence[str], why: str) -> str:
@@ -251,18 +291,45 @@ WEIGHTS = {
 """What the violation of a law means that is not one of soundness, by its mark (semantics, section 5)."""
 
 
+def mark(law: str) -> Mark:
+    """Return the mark of a law (semantics, section 5); the rule GUARD is one of soundness."""
+    marks: dict[str, Mark] = {known.id: known.mark for known in all_laws.ALL}
+    return marks.get(law, "S")
+
+
 def weight(law: str) -> str:
     """Return what a violation of a law means, empty if it is one of soundness."""
-    return next((WEIGHTS.get(known.mark, "") for known in all_laws.ALL if known.id == law), "")
+    return WEIGHTS.get(mark(law), "")
 
 
-def law_lines(law: LawVerdict) -> Sequence[str]:
+def declarable(law: LawVerdict) -> str:
+    """Return what could be declared about a violation and what that would mean, empty if there is nothing.
+
+    A free policy permits it. With a profile field the model breaks the law in the same way: that explains the violation and
+    does not make it right.
+    """
+    found = []
+    for text in law.explained:
+        name, _, value = text.partition("=")
+        if name in settings.FREE:
+            found.append(f"{text} would permit it: declare that if this is your policy")
+            continue
+        wrong = ", and wrong content may be read" if (name, value) in WRONG_CONTENT else ""
+        found.append(
+            f"with {text}, as releases of vLLM have or had it, the model breaks the law, too{wrong}: declare that only to take "
+            "it over on purpose"
+        )
+    return "; ".join(found)
+
+
+def law_lines(law: LawVerdict, known: bool = False) -> Sequence[str]:
     """Return the verdict on one law as lines of text, with the counterexample if there is one."""
-    lines = [f"{law.law} {law.verdict.value}: {law.sentence}", f"  {law.why}"]
+    said = " (known)" if known else ""
+    lines = [f"{law.law} {law.verdict.value}{said}: {law.sentence}", f"  {law.why}"]
     if weight(law.law):
         lines.append(f"  {weight(law.law)}")
     if law.explained:
-        lines.append(f"  would be expected with {' or '.join(law.explained)}, which is not declared")
+        lines.append(f"  not declared: {declarable(law)}")
     if law.counterexample is not None:
         lines += [f"  {line}" for line in story(law.counterexample)]
     return lines
@@ -271,7 +338,8 @@ def law_lines(law: LawVerdict) -> Sequence[str]:
 def story(example: Counterexample) -> list[str]:
     """Return the actions of a counterexample with what was shown after each, one a line."""
     found = [f"{words.sizes_text(example)}; profile {words.profile_text(example.profile)}", f"at {words.place(example)}"]
-    found += [f"{name} = {value}" for name, value in example.values]
+    found += words.evidence(example)
+    found += [f"({legend.HOW})"] if any(legend.changes(example)) else []
     for line in words.story(example):
         found.append(f"{line.number:>5} {line.action}" + (f" -> {line.answer}" if line.answer else ""))
     return found

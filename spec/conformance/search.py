@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from copy import copy
 from random import Random
 
@@ -17,28 +18,23 @@ from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.errors import ConfigError
 from kvproof.core.world import Phase, World
-from kvproof.spec.conformance import certainty, settings
-from kvproof.spec.conformance.adapter import Shows, Unsupported
+from kvproof.spec.conformance import certainty, closing, settings
+from kvproof.spec.conformance.adapter import AdapterError, Shows, Unsupported
+from kvproof.spec.conformance.budget import Budget
 from kvproof.spec.conformance.differences import Difference
 from kvproof.spec.conformance.hidden import NotShown, guessed
 from kvproof.spec.conformance.isolation import Died, Direct, Isolated
 from kvproof.spec.conformance.judging import GUARD, Judging, crashed
 from kvproof.spec.conformance.oracle import LawFinding
-from kvproof.spec.conformance.play import Crash, Point, Runs, crash_of
+from kvproof.spec.conformance.play import Crash, Point, Run, Runs, crash_of
 from kvproof.spec.conformance.settings import Explainer, Setting
 from kvproof.spec.conformance.shadow import Shadow
 from kvproof.spec.engines import disabled, enabled, rules, shrink
 from kvproof.spec.engines.scopes import Scope
 from kvproof.spec.engines.walk import DISABLED_EVERY, Walker
 from kvproof.spec.judge import Violation, refuted
-from kvproof.spec.laws.base import Law
+from kvproof.spec.laws.base import Law, Moment
 
-WALKS = 3
-STEPS = 250
-HOST_STEPS = 500
-"""With a host tier it takes longer until something was stored, lost on the device and asked for again."""
-SHRINK_RUNS = 500
-SHRINK_ACTIONS = 40_000
 OVERLONG_EVERY = 9
 """So often a row is appended to past its end, if rows are shown."""
 ROWS_LAW = "TB-11"
@@ -47,21 +43,6 @@ MOST_HANGS = 3
 """After so many hangs, each of which takes the whole limit, nothing more is tried."""
 HUNG_RUNS = 10
 """Candidates that are tried to shorten the way to a hang."""
-
-
-@frozen(slots=True)
-class Budget:
-    """How much is tried; None: the usual. ``walks`` per scope, ``steps``: actions per walk."""
-
-    walks: int | None = None
-    steps: int | None = None
-    shrink_runs: int = SHRINK_RUNS
-    shrink_actions: int = SHRINK_ACTIONS
-
-    def of(self, config: Config) -> tuple[int, int]:
-        """Return walks and actions per walk in a scope."""
-        usual = STEPS if config.offload is None else HOST_STEPS
-        return (WALKS if self.walks is None else self.walks), (usual if self.steps is None else self.steps)
 
 
 @frozen(slots=True)
@@ -112,6 +93,50 @@ class Searched:
 
 
 @define(slots=True)
+class Going:
+    """One walk on its way: what it performed, without what was refused and changed nothing, and the laws that it broke."""
+
+    searched: Searched
+    config: Config
+    judging: Judging
+    run: Run
+    kept: list[Action] = field(factory=list)
+    broken: dict[str, None] = field(factory=dict)
+    guess: bool = False
+    """Whether what came of the last action is a guess."""
+
+
+@define(slots=True)
+class Closer:
+    """A walk that is brought to its end, as a player: what cannot be followed or judged any further ends it."""
+
+    search: Search
+    going: Going
+
+    @property
+    def world(self) -> World:
+        """The followed world."""
+        return self.going.run.world
+
+    @property
+    def shown(self) -> World:
+        """The same: here nothing is judged."""
+        return self.world
+
+    def act(self, action: Action) -> Moment:
+        """Perform and judge an action. Raises closing.Ended."""
+        if certainty.unsure(self.world, action, self.search.adapter.shows):
+            raise closing.Ended
+        if not self.search.perform(self.going, action, True):
+            raise closing.Ended
+        return self.going.run.followed
+
+    def again(self) -> Closer:
+        """Nobody asks for it: an end is made once."""
+        raise NotImplementedError
+
+
+@define(slots=True)
 class Search:
     """A search over scopes. ``broken`` has the first violation of each law, ``counted`` the differences of each kind."""
 
@@ -119,14 +144,21 @@ class Search:
     laws: Sequence[Law]
     declared: Sequence[Setting] = ()
     seed: int = 0
-    budget: Budget = Budget()
+    budget: Budget = field(factory=Budget)
     progress: Callable[[str], None] = lambda doing: None
+    announce: Callable[[str], None] = lambda refuted: None
+    """Is told of each law as soon as it is refuted, before its counterexample is shortened."""
+    interruptible: bool = False
+    """Whether an interrupt of the user ends the search, and what there is is kept."""
     runs: Runs = field(init=False)
     broken: dict[str, Broken] = field(factory=dict, init=False)
     first: dict[tuple[str, str, tuple[Setting, ...]], Differing] = field(factory=dict, init=False)
     counted: Counter[tuple[str, str, tuple[Setting, ...]]] = field(factory=Counter, init=False)
     explainer: Explainer = field(factory=Explainer, init=False)
     hangs: int = field(default=0, init=False)
+    halted: str = field(default="", init=False)
+    """Why nothing more is tried: what the adapter shows cannot be judged, or the user has interrupted it. Empty until then."""
+    interrupted: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         adapter = self.adapter
@@ -135,7 +167,7 @@ class Search:
     # --- scopes -------------------------------------------------------------------------------------------------------
 
     def scope(self, scope: Scope) -> Searched:
-        """Search in one scope. Raises AdapterError."""
+        """Search in one scope. Raises AdapterError if nothing was refuted before; else the search is ``halted``."""
         searched = Searched(scope)
         try:
             config = settings.configured(scope.config(), self.declared)
@@ -144,7 +176,7 @@ class Search:
         except ConfigError as error:
             searched.skipped = f"not with what is declared: {error}"
             return searched
-        judging = Judging.of(self.laws, config, self.runs)
+        judging = Judging.of(self.laws, config, self.runs, self._own())
         walks, steps = self.budget.of(config)
         try:
             self.runs.forget()
@@ -161,8 +193,30 @@ class Search:
         except Died as died:
             self.hangs += died.how == HUNG
             self._note(scope, config, (), self._stillborn(judging, died), True)
+        except AdapterError as error:
+            if not self.broken:
+                raise
+            # What was shown up to here was judged: an error behind it takes no violation back.
+            self.halted = f"{scope.name}: the adapter could not be judged any further: {error}"
+        except KeyboardInterrupt:
+            self.interrupt(f"in {scope.name}")
         searched.findings, searched.cannot = judging.findings(), judging.cannot
         return searched
+
+    def interrupt(self, where: str) -> None:
+        """Take an interrupt of the user: nothing more is tried or shortened, what there is is reported. A second one ends all.
+
+        Raises KeyboardInterrupt if the search is not to be interrupted in this way.
+        """
+        if not self.interruptible or self.interrupted:
+            raise KeyboardInterrupt
+        self.interrupted = True
+        self.halted = self.halted or f"interrupted {where}: what follows is of what was judged up to there"
+        self.adapter.close()  # an answer may be under way that nobody waits for any more
+        self.runs.forget()
+
+    def _own(self) -> frozenset[str]:
+        return frozenset(setting.name for setting in self.declared if setting.kind == "free")
 
     def _stillborn(self, judging: Judging, died: Died) -> list[Violation]:
         if all(law.id != rules.TOTALITY for law in self.laws):
@@ -171,20 +225,18 @@ class Search:
         return judging.oracle.add(rules.TOTALITY, [crashed(crash)])
 
     def _walk(self, searched: Searched, config: Config, judging: Judging, number: int, steps: int) -> None:
-        """Walk once: actions of the walker, refused ones in between, and at the end the laws on the whole run."""
+        """Walk once: actions of the walker, refused ones in between; then its end, and the laws on the whole run."""
         scope = searched.scope
         self.runs.forget()
-        run = self.runs.begin(config)
+        going = Going(searched, config, judging, self.runs.begin(config))
         limits = scope.limits(config)
         walker = Walker.of(config, limits, f"{self.seed}/{scope.name}/{number}")
         offer = certainty.Offer(walker, self.adapter.shows)
         rows = Random(f"{self.seed}/{scope.name}/{number}/rows")
-        kept: list[Action] = []
-        broken: dict[str, None] = {}
         searched.walks += 1
         for tried in range(1, steps + 1):
             legal = not (self._probes() and tried % DISABLED_EVERY == 0)
-            world, before = run.world, run.point
+            world = going.run.world
             try:
                 overlong = self._overlong(world, rows) if legal and tried % OVERLONG_EVERY == 0 else None
                 probe = overlong if legal else offer.disabled(world)
@@ -194,33 +246,55 @@ class Search:
                 break
             except Exception as error:
                 why = f"no action could be drawn for the followed world: {type(error).__name__}: {error}"
-                searched.ended(why, broken)
+                searched.ended(why, going.broken)
                 return
-            moment = run.act(action)
             searched.actions += 1
-            if guessed(moment):
-                judging.moment(moment, len(kept))
-                break
-            found = judging.moment(moment, len(kept))
+            if not self.perform(going, action, legal):
+                if going.guess:
+                    break
+                return
             if legal:
-                walker.observe(run.followed)
-            else:
-                found += judging.guard(run.point, len(kept))
-            self._differences(scope, before, run.point, len(kept))
-            new = self._note(scope, config, (*kept, action), found, legal)
-            crash = crash_of(moment)
-            if crash is not None:
-                self.hangs += crash.values.get("ended") == HUNG
-                return
-            if new:
-                return
-            broken |= dict.fromkeys(violation.law for violation in refuted(found))
-            if run.point.seen is not None and run.point.seen.problems:
-                searched.ended(run.point.seen.problems[0], broken)
-                return
-            if run.followed.refusal is None or run.world is not world:
-                kept.append(action)
+                walker.observe(going.run.followed)
+        kept = tuple(going.kept)
+        if not self._close(going):
+            judging.not_carried_on(going.run.point.dead)
+            return
         self._whole(scope, config, judging, kept)
+        if len(going.kept) > len(kept):
+            self._note(scope, config, going.kept, judging.run(config, going.kept, laws=closing.FOLLOWING), True)
+
+    def perform(self, going: Going, action: Action, legal: bool) -> bool:
+        """Perform and judge one action of a walk; tell whether the walk goes on behind it."""
+        searched, judging, run = going.searched, going.judging, going.run
+        scope, world, before, at = searched.scope, run.world, run.point, len(going.kept)
+        moment = run.act(action)
+        found = judging.moment(moment, at)
+        if guessed(moment):
+            going.guess = True
+            return False
+        if not legal:
+            found += judging.guard(run.point, at)
+        self._differences(scope, before, run.point, at)
+        new = self._note(scope, going.config, (*going.kept, action), found, legal)
+        crash = crash_of(moment)
+        if crash is not None:
+            self.hangs += crash.values.get("ended") == HUNG
+        if crash is not None or new:
+            return False
+        going.broken |= dict.fromkeys(violation.law for violation in refuted(found))
+        if run.point.seen is not None and run.point.seen.problems:
+            searched.ended(run.point.seen.problems[0], going.broken)
+            return False
+        if run.followed.refusal is None or run.world is not world:
+            going.kept.append(action)
+        return True
+
+    def _close(self, going: Going) -> bool:
+        """Bring a walk to its end, beyond the budget; tell whether the implementation is alive behind that."""
+        if not going.guess:
+            with suppress(closing.Ended):
+                closing.close(Closer(self, going), tuple(going.kept))
+        return not going.run.point.dead
 
     def _whole(self, scope: Scope, config: Config, judging: Judging, kept: Sequence[Action]) -> None:
         """Judge a whole run; a crash while it is carried on is shown by the actions that led to it."""
@@ -250,6 +324,7 @@ class Search:
             if violation.law not in self.broken:
                 law = next(law for law in self.laws if law.id == violation.law)
                 self.broken[violation.law] = Broken(law, scope, config, tuple(actions), violation, legal)
+                self.announce(f"{law.id} is refuted in {scope.name}, by {len(actions)} actions: {violation.evidence.message}")
                 new = True
         return new
 
@@ -287,8 +362,13 @@ class Search:
     # --- counterexamples ----------------------------------------------------------------------------------------------
 
     def shrunk(self, broken: Broken) -> tuple[tuple[Action, ...], Violation]:
-        """Return a shorter action list that breaks the same law on a fresh start, and the violation it shows."""
-        self.progress(f"{broken.law.id}: shortening its counterexample")
+        """Return a shorter action list that breaks the same law on a fresh start, and the violation it shows.
+
+        How much is tried is bounded, see ``Budget``. After an interrupt the shortest list found so far comes back.
+        """
+        if self.interrupted:
+            return broken.actions, broken.violation
+        self.progress(f"{broken.law.id}: shortening its counterexample of {len(broken.actions)} actions")
         self.runs.forget()
         hung = dict(broken.violation.evidence.values).get("ended") == HUNG
         return shrink.shrink(
@@ -299,8 +379,9 @@ class Search:
             broken.scope.limits(broken.config),
             broken.legal,
             HUNG_RUNS if hung else self.budget.shrink_runs,
-            max_actions=self.budget.shrink_actions,
+            max_actions=self.budget.share(len(self.broken)),
             start=self.runs.begin,
-            judging=lambda laws: Judging.of(laws, broken.config, self.runs),
+            judging=lambda laws: Judging.of(laws, broken.config, self.runs, self._own()),
             ignored=(Exception, NotShown),
+            interrupted=lambda: self.interrupt(f"while the counterexample of {broken.law.id} was shortened"),
         )

@@ -224,11 +224,13 @@ def reordered(what: str, predicted: object, observed: object) -> bool:
 
 
 def bending(law: Law, config: Config, actions: Sequence[Action], violation: Violation) -> tuple[Setting, ...]:
-    """Return the profile fields under which the model breaks the same law by the same action of these.
+    """Return the free policy that permits a violation, and the profile fields under which the model breaks the same law by the
+    same action of these.
 
     Only fields that bend the law are tried: of another one a violation would be no explanation.
     """
-    found = []
+    permitted = violation.evidence.permitted_by
+    found = [Setting("free", permitted, OWN)] if permitted else []
     for name, value in law.bent_by:
         setting = Setting("profile", name, value)
         other = setting.applied(config)

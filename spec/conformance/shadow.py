@@ -6,13 +6,13 @@ difference from the model is no violation by itself: the laws look at what was o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from attrs import define, evolve, fields_dict, frozen
 
 from kvproof.core import actions as act
-from kvproof.core import allocation
+from kvproof.core import allocation, freeing, outputs, prefixes
 from kvproof.core import config as configs
 from kvproof.core import requests as lives
 from kvproof.core.actions import Action
@@ -21,10 +21,11 @@ from kvproof.core.errors import ContractBroken, Refusal
 from kvproof.core.offload import choosing
 from kvproof.core.records import Record
 from kvproof.core.world import Phase, Status, World, new_world
-from kvproof.spec import ground, near
-from kvproof.spec.conformance import answers, certainty, override, predict
+from kvproof.spec import ground, judge, near
+from kvproof.spec.conformance import answers, certainty, leftout, override, predict
 from kvproof.spec.conformance.adapter import AdapterError, HostState, Observation, PoolState, Shows, State
 from kvproof.spec.conformance.differences import Difference, Noting
+from kvproof.spec.conformance.forms import Forms
 from kvproof.spec.conformance.hidden import Hidden, is_hidden
 from kvproof.spec.conformance.masks import FIELDS, LOST, PLAN, REQUIRED, WAITING, Mask
 from kvproof.spec.conformance.override import Overriding
@@ -32,6 +33,8 @@ from kvproof.spec.conformance.reading import Lists, Reader
 from kvproof.spec.laws.base import Moment
 
 RECORD: frozenset[str] = frozenset(fields_dict(Record)) - {"action"}
+MAY_BE_NONE = ("store_meta", "offered")
+"""Fields whose value may be none; of any other one None says that it is left out."""
 MOVING = (act.RunStore, act.RunLoad, act.CompleteStore, act.CompleteLoad, act.Promote)
 """Actions on transfers that are under way."""
 PHASES: dict[type[Action], Phase] = {
@@ -73,6 +76,7 @@ class Shadow:
     world: World
     mask: Mask
     reader: Reader
+    _forms: Forms
     _overriding: Overriding
     _partial: bool
     guess: str
@@ -101,7 +105,7 @@ class Shadow:
         mask = Mask.of(config, shows)
         self.config, self.shows, self.world, self.mask, self.reader = config, mask.shows, world, mask, reader
         self._overriding, self._judged, self._looked = Overriding(reader), mask.world(world), False
-        self._partial, self.guess = partial, ""
+        self._forms, self._partial, self.guess = Forms.of(config), partial, ""
 
     def outward(self, action: Action) -> Action:
         """Return an action of the followed world as the implementation has to be given it: in its own block ids."""
@@ -157,7 +161,14 @@ class Shadow:
     ) -> Moment:
         """Return what the model makes of an action that the implementation performed and the model put off or failed at."""
         refusal, record = predicted.refusal, predicted.record
-        if observation.refusal is not None or not isinstance(action, act.Allocate | act.Output):
+        if observation.refusal is not None:
+            return predicted
+        if refusal is not None and judge.is_internal(refusal):
+            whole = predict.mended(self.world, action, self._hints(action, observation))
+            if whole is not None and whole.record is not None and whole.record.admitted is not False:
+                noting.differs("refusal", refusal.message, None)
+                return whole
+        if not isinstance(action, act.Allocate | act.Output):
             return predicted
         put_off = record is not None and record.admitted is False and admitted is True
         if not put_off and not isinstance(refusal, ContractBroken):
@@ -205,7 +216,7 @@ class Shadow:
         """Tell whether an allocation was admitted, by its answer, status or tables; None if none of them says so."""
         if not isinstance(action, act.Allocate) or observation.refusal is not None:
             return None
-        known = admitted_by(self.world, action, observation)
+        known = admitted_by(self.world, action, evolve(observation, result=self._result(action, observation)))
         if known is not None or Shows.ADMISSION in self.shows:
             return known
         said = (self._declared(observation.state).requests or {}).get(action.request)
@@ -271,8 +282,10 @@ class Shadow:
             hidden: dict[str, Any] = {} if Shows.TABLES in shows else {"tables": None}
             hidden |= {} if Shows.INTERNALS in shows else {"num_cached": None}
             shown = evolve(shown, requests={name: evolve(said, **hidden) for name, said in shown.requests.items()})
-        if shown.rows is not None and Shows.ROWS not in shows:
-            shown = evolve(shown, rows=None)
+        for name, capability in SHOWN_BY.items():
+            if capability not in shows and getattr(shown, name) is not None:
+                unshown: dict[str, Any] = {name: None}
+                shown = evolve(shown, **unshown)
         if shown.host is not None:
             shown = evolve(shown, host=self._declared_host(shown.host))
         return shown
@@ -327,8 +340,10 @@ class Shadow:
         if admitted is not None:
             result = {**result, "admitted": admitted}
         changed = {name: value for name, value in result.items() if noting.differs(name, getattr(record, name), value)}
-        sure = not noting.found and not self.mask.derived()
-        left_out = [] if sure else [name for name in self._left_out(action) if name not in result]
+        followed_from = leftout.following(self.world, action, result)
+        # Between the states of a recording the prediction stands, as long as nothing differs from it.
+        sure = self._partial and not noting.found and not self.mask.derived()
+        left_out = [] if sure else leftout.unknown(self.config, self.shows, action, {*result, *followed_from})
         if "store_device" in changed and "store_meta" not in result:
             # what the events will say of a block that the model did not choose is not known
             meta = record.store_meta or (() if choosing.tracks_meta(self.config) and changed["store_device"] else None)
@@ -338,6 +353,11 @@ class Shadow:
             now = answers.taken_in(judged, action, record, changed)
             followed = now if same else answers.taken_in(followed, action, record, changed)
             judged = now
+        if followed_from and not sure:
+            record = evolve(record, **followed_from)
+        withheld = leftout.IN_WORLDS.get(type(action), frozenset()).intersection(() if self._partial else left_out)
+        if not withheld <= self.mask.withheld:
+            self.mask = evolve(self.mask, withheld=self.mask.withheld | withheld)
         return followed, judged, record, self.mask.record(action, record, left_out, told=isinstance(action, act.Allocate))
 
     def _result(self, action: Action, observation: Observation) -> dict[str, object]:
@@ -352,11 +372,8 @@ class Shadow:
             for name, value in observation.result.items()
             if decided.get(name, Shows.EVENTS if name == "events" else None) in (None, *self.shows)
             and not (name == "reads" and self.mask.contents())
+            and not (value is None and name not in MAY_BE_NONE)
         }
-
-    def _left_out(self, action: Action) -> list[str]:
-        decided = FIELDS.get(type(action), {})
-        return [name for name, capability in decided.items() if capability in self.shows]
 
     # --- the moment ---------------------------------------------------------------------------------------------------
 
@@ -379,7 +396,7 @@ class Shadow:
 
     def _check(self, action: Action, observation: Observation) -> None:
         """Check that what is declared is shown. Raises AdapterError."""
-        _check_form(action, observation)
+        self._forms.check(action, observation)
         if not self._looked:
             self._looked = True
             absent = _absent(self.config, self.shows, observation.state.host)
@@ -414,6 +431,12 @@ class Shadow:
         if shown.requests is None or self.shows.isdisjoint((Shows.TABLES, Shows.INTERNALS)):
             return
         groups = len(self.config.groups)
+        ghosts = sorted(shown.requests.keys() - {request.request for request in after.requests})
+        if ghosts:
+            raise AdapterError(
+                f"{type(action).__name__}: request {ghosts[0]} is shown and does not live: it was never submitted, or has "
+                "finished; show those that live and no others"
+            )
         for request in after.requests:
             said = shown.requests.get(request.request)
             if said is None:
@@ -428,20 +451,13 @@ class Shadow:
                 )
 
 
-def _check_form(action: Action, observation: Observation) -> None:
-    """Check that an observation is made of what it says. Raises AdapterError."""
-    state = observation.state
-    for what, value, kind in (
-        ("state", state, State),
-        ("result", observation.result, Mapping),
-        ("state.device", getattr(state, "device", None), PoolState),
-        ("state.requests", getattr(state, "requests", None), Mapping | None),
-    ):
-        if not isinstance(value, kind):
-            raise AdapterError(
-                f"{type(action).__name__}: {what} is {value!r}, a {getattr(kind, '__name__', 'Mapping')} is needed"
-            )
-
+SHOWN_BY: dict[str, Shows] = {
+    "rows": Shows.ROWS,
+    "copies": Shows.COPIES,
+    "handoffs": Shows.HANDOFFS,
+    "deferred": Shows.TABLES,
+}
+"""The capability that shows a part of a state by itself."""
 
 DECLARED: dict[Shows, Callable[[State, Config], bool]] = {
     Shows.TABLES: lambda state, config: (
@@ -485,17 +501,22 @@ def _refusal(action: Action, predicted: Moment, observation: Observation, shows:
     """Return the refusal of the moment: the model's where both refuse; an unexpected one is a broken contract (LV-9)."""
     if observation.refusal is None:
         return None
-    hosted = predicted.before.config.offload is not None
-    # A transfer that is only guessed may still mention the id of a new request.
-    needed = Shows.TRANSFERS if isinstance(action, MOVING) or (hosted and isinstance(action, act.Submit)) else None
-    if certainty.hangs_on_a_hit(predicted.before, action):
-        needed = Shows.HITS
-    if needed is not None and needed not in shows:
-        # Whether the action was legal hangs on it.
+    needed = undecided(predicted.before, action, shows)
+    if needed is not None:
         return cast(Refusal, Hidden(needed.value))
     if predicted.refusal is not None:
         return predicted.refusal
     return ContractBroken(f"the implementation does not perform it: {observation.refusal}")
+
+
+def undecided(world: World, action: Action, shows: frozenset[Shows]) -> Shows | None:
+    """Return what is not shown and decides whether an action is legal; None if that is known."""
+    hosted = world.config.offload is not None
+    # A transfer that is only guessed may still mention the id of a new request.
+    needed = Shows.TRANSFERS if isinstance(action, MOVING) or (hosted and isinstance(action, act.Submit)) else None
+    if certainty.hangs_on_a_hit(world, action):
+        needed = Shows.HITS
+    return None if needed in shows else needed
 
 
 def admitted_by(world: World, action: act.Allocate, observation: Observation) -> bool | None:
@@ -522,6 +543,8 @@ def carried_on(world: World, action: Action) -> World:
         return _executed(world)
     if isinstance(action, act.Preempt | act.Withdraw):
         return _preempted(world, action)
+    if isinstance(action, act.Output):
+        return _answered(world, action)
     request = ground.request_of(world, action.request) if isinstance(action, act.Allocate) else None
     if request is None or not isinstance(action, act.Allocate):
         return world
@@ -547,6 +570,26 @@ def _executed(world: World) -> World:
         return world
     step = evolve(world.steps[at], part=world.steps[at].part + 1)
     return evolve(world, steps=(*world.steps[:at], step, *world.steps[at + 1 :]))
+
+
+def _answered(world: World, action: act.Output) -> World:
+    """Return a world in which the output of a request is processed although other tokens were due: it is due no more, and the
+    next output is that of a later step.
+    """
+    step = world.steps[0] if world.steps else None
+    if step is None or action.request not in step.due:
+        return world
+    world = outputs.without_due(freeing.open_step(world, step), action.request)
+    request = ground.request_of(world, action.request)
+    if request is None:
+        return world
+    entry, late = lives.share_of(step, action.request), outputs.is_stale(request)
+    going = outputs.lower_in_flight(request, entry.amount, late)
+    if entry.samples and not late:
+        going = outputs.settle_placeholders(going, entry)
+    table, tip = prefixes.extend(world.prefixes, going.tip, action.tokens)
+    going = evolve(going, tip=tip, num_tokens=going.num_tokens + len(action.tokens))
+    return evolve(world, prefixes=table, requests=tuple(going if live is request else live for live in world.requests))
 
 
 def _preempted(world: World, action: act.Preempt | act.Withdraw) -> World:

@@ -163,7 +163,7 @@ def judge_end(law: Law, run: Playback) -> Findings:
 WATCHED: dict[str, Callable[[Config, Playback], Findings]] = {"LV-6": resends_are_loaded}
 """Laws of runs that experiment at their end, in the form that watches for the experiment."""
 
-PLAYED: frozenset[str] = frozenset({"LV-10", "EV-3", "LV-5"})
+PLAYED: frozenset[str] = frozenset({"LV-10", "EV-3", "LV-5", "HB-16", "HB-17"})
 """Laws of runs that follow them, and at most look at an end at rest."""
 
 

@@ -81,6 +81,8 @@ class Shrinker:
     start: players.Start = players.model
     judging: Judging = OfModel
     ignored: tuple[type[BaseException], ...] = ()
+    bent: bool = False
+    """Whether a violation that is bent counts: it does not in place of one that is not."""
     runs: int = 0
     performed: int = 0
 
@@ -122,6 +124,8 @@ class Shrinker:
                 return (*kept, action), violation
             if moment.refusal is None or player.world is not world:
                 kept.append(action)
+        if any(law.check_run is not None or law.check_end is not None for law in self.laws):
+            self.performed += len(kept)  # they are performed once more at least
         whole = self._matching(judge.run(self.config, kept, self.start))
         return None if whole is None else (tuple(kept), whole)
 
@@ -137,7 +141,8 @@ class Shrinker:
         return refusal is not None and not judges.is_internal(refusal)
 
     def _matching(self, found: Sequence[Violation]) -> Violation | None:
-        return next((violation for violation in found if violation.law == self.law), None)
+        own = (violation for violation in found if violation.law == self.law)
+        return next((violation for violation in own if self.bent or not violation.bent), None)
 
     def spent(self) -> bool:
         """Tell whether no run is left."""
@@ -157,29 +162,35 @@ def shrink(
     start: players.Start = players.model,
     judging: Judging = OfModel,
     ignored: tuple[type[BaseException], ...] = (),
+    interrupted: Callable[[], None] | None = None,
 ) -> tuple[tuple[Action, ...], Violation]:
     """Return a minimal action list that breaks the same law, and the violation it shows.
 
     ``actions`` end with the action that broke the law; ``legal`` says whether that one was proposed as legal. The
-    original comes back if it does not repeat under the lenient rules. For the rest see ``Shrinker``.
+    original comes back if it does not repeat under the lenient rules. ``interrupted`` takes an interrupt of the user, and the
+    shortest list so far comes back; without it the interrupt goes on. For the rest see ``Shrinker``.
     """
     if violation.position < 0 and not actions:
         return tuple(actions), violation
     relevant = [law for law in laws if law.id == violation.law]
-    shrinker = Shrinker(config, limits, violation.law, relevant, legal, max_runs, max_actions, start, judging, ignored)
-    best = shrinker.run(actions)
-    if best is None:
-        return tuple(actions), violation
-    progress = True
-    while progress and not shrinker.spent():
-        before = _cost(best[0])
-        best = _without_requests(shrinker, best)
-        best = _without_steps(shrinker, best)
-        best = _without_chunks(shrinker, best)
-        best = _simpler(shrinker, best)
-        best = _straightened(shrinker, best)
-        progress = _cost(best[0]) < before
-    return best
+    shrinker = Shrinker(
+        *(config, limits, violation.law, relevant, legal, max_runs, max_actions, start, judging, ignored),
+        bent=violation.bent,
+    )
+    best: Result | None = None
+    try:
+        best = shrinker.run(actions)
+        progress = best is not None
+        while best is not None and progress and not shrinker.spent():
+            before = _cost(best[0])
+            for shorter in (_without_requests, _without_steps, _without_chunks, _simpler, _straightened):
+                best = shorter(shrinker, best)
+            progress = _cost(best[0]) < before
+    except KeyboardInterrupt:
+        if interrupted is None:
+            raise
+        interrupted()
+    return (tuple(actions), violation) if best is None else best
 
 
 Result = tuple[tuple[Action, ...], Violation]

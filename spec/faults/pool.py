@@ -8,12 +8,14 @@ from attrs import evolve
 
 from kvproof.core import allocation
 from kvproof.core import pool as pools
-from kvproof.core.pool import NULL_BLOCK, Pool
+from kvproof.core.pool import CLEARED, NO_KEY, NULL_BLOCK, Pool
 from kvproof.core.work import Work
 from kvproof.core.world import Request, World
 from kvproof.spec.faults.base import Fault
 
+_evict = pools.evict
 _release = pools.release
+_reset = pools.reset
 _take = pools.take
 _refused = allocation.refused
 
@@ -55,6 +57,22 @@ def _keys_survive(pool: Pool, count: int) -> tuple[Pool, tuple[int, ...]]:
 
 def _table_order(table: Sequence[int]) -> tuple[int, ...]:
     return tuple(table)
+
+
+def _said_and_not_done(pool: Pool) -> tuple[Pool, bool]:
+    done = _reset(pool)[1]
+    return (pools.noted(pool, (CLEARED, NO_KEY, NO_KEY)) if done else pool), done
+
+
+def _whatever_is_in_use(pool: Pool) -> tuple[Pool, bool]:
+    none = (NO_KEY,) * len(pool.ref)
+    empty = evolve(pool, key_node=none, key_group=none, key_tokens=none, entries=())
+    return pools.noted(empty, (CLEARED, NO_KEY, NO_KEY)), True
+
+
+def _not_evicted(pool: Pool, block: int) -> Pool:
+    _evict(pool, block)
+    return pool
 
 
 def _adopted_before_the_check(
@@ -108,6 +126,30 @@ FAULTS: tuple[Fault, ...] = (
         ("PC-5",),
         ((pools, "take", _keys_survive),),
         scopes=("fa2x6", "fa2-m4-n4"),
+    ),
+    Fault(
+        "M-EVICT-2",
+        "a block that is evicted by its id keeps its keys",
+        "src",
+        ("PC-13", "HB-17"),
+        ((pools, "evict", _not_evicted),),
+        scopes=("fa4", "fa4-m4"),
+    ),
+    Fault(
+        "M-RST-3",
+        "a reset of the prefix cache says that it was done and leaves the keys",
+        "src",
+        ("PC-13", "HB-16"),
+        ((pools, "reset", _said_and_not_done),),
+        scopes=("fa4", "fa4-m4"),
+    ),
+    Fault(
+        "M-RST-4",
+        "a reset of the prefix cache is done although blocks are in use",
+        "src",
+        ("PC-14",),
+        ((pools, "reset", _whatever_is_in_use),),
+        scopes=("fa4", "fa4-m4"),
     ),
     Fault(
         "M-LRU-1",

@@ -43,6 +43,8 @@ class Evidence:
     values: tuple[tuple[str, object], ...] = ()
     bendable: bool = True
     """Whether a profile field that bends the law may explain this; a crash is never explained."""
+    permitted_by: str = ""
+    """The free policy (``eviction_order``) under which this is no violation, if an implementation declares its own (PM-6)."""
 
     @classmethod
     def of(cls, message: str, **values: object) -> Evidence:

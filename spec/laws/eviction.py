@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from attrs import evolve
+
 from kvproof.core.actions import (
     Allocate,
     BuildMetadata,
@@ -23,6 +25,13 @@ from kvproof.core.offload.state import Host, Stage
 from kvproof.core.world import DeferredFree, Request
 from kvproof.spec import ground, ground_host
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
+
+EVICTION_ORDER = "eviction_order"
+
+
+def _in_order(expected: Sequence[int], shown: Sequence[int], evidence: Evidence) -> Evidence:
+    """Return evidence on the order of a queue. If the right blocks are in it, another order of one's own is a policy (PM-6)."""
+    return evolve(evidence, permitted_by=EVICTION_ORDER) if sorted(expected) == sorted(shown) else evidence
 
 
 def _given_back(queue: list[int], ref: list[int], blocks: Iterable[int], keyed: Sequence[int]) -> list[int]:
@@ -87,7 +96,8 @@ def _taken_from_the_front(moment: Moment, action: Allocate) -> Findings:
     if tuple(left[:count]) == record.taken and tuple(left[count:]) == moment.after.pool.free:
         return ()
     values = {"request": action.request, "expected": tuple(left), "taken": record.taken, "free": moment.after.pool.free}
-    return [Evidence.of("blocks are not taken from the front of the free queue, or others moved", **values)]
+    wrong = Evidence.of("blocks are not taken from the front of the free queue, or others moved", **values)
+    return [_in_order(left, (*record.taken, *moment.after.pool.free), wrong)]
 
 
 def _eviction_order(moment: Moment) -> Findings:
@@ -101,8 +111,9 @@ def _eviction_order(moment: Moment) -> Findings:
     if _released(moment) or (deferred and ground.reports_failure(moment.action)):
         return None
     queue = _Queue(moment)
-    if isinstance(moment.action, Drain) and not deferred:
+    if isinstance(moment.action, Drain):
         queue.give_back(end for _, source, destination in moment.record.copies for end in (source, destination))
+        queue.pin(block for row in after.deferred[len(before.deferred) :] for table in row.tables for block in table)
     elif isinstance(moment.action, Preempt | Withdraw) and not deferred:
         queue.give_tables(_tables(ground.request_of(before, moment.action.request)))
     elif isinstance(moment.action, Finish):
@@ -113,9 +124,10 @@ def _eviction_order(moment: Moment) -> Findings:
         _redo_host_side(moment, before.host, queue)
     if list(after.pool.free) == queue.free:
         return ()
+    wrong = Evidence.of("the free queue is not in eviction order", expected=tuple(queue.free), actual=after.pool.free)
     if queue.free == list(before.pool.free):
-        return [Evidence.of("an action that frees and takes nothing changes the free queue", free=after.pool.free)]
-    return [Evidence.of("the free queue is not in eviction order", expected=tuple(queue.free), actual=after.pool.free)]
+        wrong = Evidence.of("an action that frees and takes nothing changes the free queue", free=after.pool.free)
+    return [_in_order(queue.free, after.pool.free, wrong)]
 
 
 def _redo_finish(moment: Moment, action: Finish, queue: _Queue, deferred: bool) -> None:
@@ -216,14 +228,13 @@ def _deferred_like_immediate(moment: Moment) -> Findings:
             for table in entry.tables:
                 queue = _given_back(queue, ref, reversed(table), after.pool.key_node)
         if list(after.pool.free) != queue and not ground.reports_failure(moment.action):
-            found.append(
-                Evidence.of(
-                    "deferred frees leave another queue than immediate ones would",
-                    released=released,
-                    expected=tuple(queue),
-                    actual=after.pool.free,
-                )
+            wrong = Evidence.of(
+                "deferred frees leave another queue than immediate ones would",
+                released=released,
+                expected=tuple(queue),
+                actual=after.pool.free,
             )
+            found.append(_in_order(queue, after.pool.free, wrong))
     return found
 
 

@@ -6,7 +6,7 @@ brought is read off the contents.
 
 from __future__ import annotations
 
-from kvproof.core.actions import Allocate, CompleteLoad, Dispatch, Drain, Execute, Finish, ResetHost
+from kvproof.core.actions import Allocate, BuildMetadata, CompleteLoad, Dispatch, Drain, Execute, Finish, ResetHost
 from kvproof.core.offload.state import Stage
 from kvproof.core.pool import NULL_BLOCK
 from kvproof.core.world import Request, Status, World
@@ -70,6 +70,35 @@ def _columns_of_the_load(moment: Moment) -> Findings:
     if load is None or sorted(zip(load.device, load.host, strict=False)) != copies or len(load.device) != len(load.host):
         found.append(Evidence.of("the load that waits is not the one that was asked for", load=load, pairs=moment.record.pairs))
     return found
+
+
+def _told_as_asked(moment: Moment) -> Findings:
+    """LD-1 where a step is told of loads: it names each that starts with it once, and all its copies once."""
+    record, before, after = moment.record, moment.before.host, moment.after.host
+    if record is None or before is None or after is None:
+        return None
+    waiting = {load.request: load for load in before.loads if load.stage is Stage.WAITING}
+    named = [load.request for load in after.loads if load.request in waiting and load.stage is not Stage.WAITING]
+    if not named and record.load_event < 0:
+        return None
+    asked = [waiting[request] for request in named]
+    expected = sorted(pair for load in asked for pair in zip(load.device, load.host, strict=False))
+    told = sorted(zip(record.load_device, record.load_host, strict=False))
+    if (sorted(named), expected) == (sorted(record.load_requests), told) and len(record.load_device) == len(record.load_host):
+        return ()
+    return [
+        Evidence.of(
+            "a step is told of other loads than those that start with it",
+            expected=(tuple(sorted(named)), tuple(expected)),
+            requests=record.load_requests,
+            device=record.load_device,
+            host=record.load_host,
+        )
+    ]
+
+
+def _copied_as_asked(moment: Moment) -> Findings:
+    return _told_as_asked(moment) if isinstance(moment.action, BuildMetadata) else _columns_of_the_load(moment)
 
 
 def _aligned_load(moment: Moment) -> Findings:
@@ -248,11 +277,11 @@ LAWS: tuple[Law, ...] = (
         id="LD-1",
         mark="D",
         sentence="A load copies, per group, one block for each column that holds external tokens and for which the hit has a "
-        "block, into the request's own table.",
+        "block, into the request's own table; the step that starts it names it and these copies once.",
         source="#54736",
         faults=("M-LOAD-1", "M-LOAD-2", "M-PUB-114"),
-        on=(Allocate,),
-        check=_columns_of_the_load,
+        on=(Allocate, BuildMetadata),
+        check=_copied_as_asked,
     ),
     Law(
         id="LD-2",

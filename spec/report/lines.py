@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 import attrs
@@ -16,6 +17,7 @@ from kvproof.spec import faults
 from kvproof.spec.counterexample import Counterexample, Outcome, Settings, Shown
 from kvproof.spec.faults import Fault
 from kvproof.spec.judge import Violation
+from kvproof.spec.report import legend
 
 MAX_LINES = 26
 HEAD = 6
@@ -74,7 +76,8 @@ def _announced(events: object) -> object:
 def _answers(example: Counterexample) -> list[str]:
     """Return what was answered to each action: by the implementation if one broke the law, else by the model."""
     if example.implementation is not None:
-        return [shown_text(shown) for shown in example.implementation.shown]
+        said = [shown_text(shown) for shown in example.implementation.shown]
+        return [", ".join(filter(None, parts)) for parts in zip(said, legend.changes(example), strict=True)]
     return [answer_text(outcome) for outcome in example.outcomes]
 
 
@@ -99,6 +102,12 @@ def _event_text(event: dict[str, object]) -> _Said:
     """Return what became of which key, as (group, node)."""
     key = f"({event['group']},{event['node']})" if "node" in event else ""
     return _Said(f"{event['kind']}{key}")
+
+
+def evidence(example: Counterexample) -> list[str]:
+    """Return the values of the evidence, one a line, with whose they are and what they mean where that is not plain."""
+    found = [f"{name} = {value}" + (f" ({owner})" if owner else "") for name, value, owner in legend.values(example)]
+    return found + [f"({meaning})" for meaning in legend.meanings(example)]
 
 
 def story(example: Counterexample) -> list[Line]:
@@ -128,8 +137,10 @@ def _folded(example: Counterexample) -> Iterator[Line]:
             yield Line(str(at), action_text(action), answer)
             at += 1
             continue
-        answers = [answer for _, answer in pairs[at:stop] if answer]
         names = [getattr(action, "part", type(action).__name__) for action, _ in pairs[at:stop]]
+        said = [(name, answer) for name, (_, answer) in zip(names, pairs[at:stop], strict=True) if answer]
+        # Of an implementation it matters which action it was: of the model the fields of the answer tell.
+        answers = [answer if example.implementation is None else f"{name}: {answer}" for name, answer in said]
         yield Line(f"{at}-{stop - 1}", ", ".join(names), "; ".join(answers))
         at = stop
 
@@ -258,6 +269,9 @@ def origin(example: Counterexample) -> str:
 
 def reproduce(example: Counterexample, file: str | None = None) -> str:
     """Return the command that shows the violation again, from the file if there is one; that of an implementation is a call."""
-    if example.implementation is not None:
-        return f"check_all_laws(adapter, laws=['{example.law}'], scopes=['{example.scope}'], seed={example.seed})"
-    return f"kvproof report {file} --replay" if file else examples.command(example)
+    broke = example.implementation
+    if broke is not None:
+        asked = [("walks", broke.walks), ("steps", broke.steps), ("policies", list(broke.policies))]
+        more = "".join(f", {name}={value!r}" for name, value in asked if value)
+        return f"check_all_laws(adapter, laws=['{example.law}'], scopes=['{example.scope}'], seed={example.seed}{more})"
+    return f"kvproof report {shlex.quote(file)} --replay" if file else examples.command(example)

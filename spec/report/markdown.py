@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvproof.spec.counterexample import Counterexample
-from kvproof.spec.report import lines
+from kvproof.spec.report import legend, lines
 
 MAX_LINES = 60
 
@@ -13,7 +13,12 @@ def render(example: Counterexample, file: str | None = None) -> str:
     out = [f"# {example.law} does not hold", "", f"> {example.sentence}", ""]
     out.append(f"{_text(example.message)}, at {_text(lines.place(example))}.")
     if example.values:
-        out += ["", "; ".join(f"{name} = `{_code(value)}`" for name, value in example.values)]
+        said = legend.values(example)
+        out += [
+            "",
+            "; ".join(f"{name} = `{_code(value)}`" + (f" ({_text(owner)})" if owner else "") for name, value, owner in said),
+        ]
+        out += [f"\n{'; '.join(map(_text, legend.meanings(example)))}."] if legend.meanings(example) else []
     if example.fault:
         out += ["", f"Planted fault: {_text(lines.fault_text(example.fault))}."]
     out += ["", f"{lines.sizes_text(example)}; profile {lines.profile_text(example.profile)}."]
@@ -22,6 +27,7 @@ def render(example: Counterexample, file: str | None = None) -> str:
     if example.actions:
         out += ["", "| | action | answer |", "|---|---|---|"]
         out += [f"| {line.number} | `{_code(line.action)}` | {_text(line.answer)} |" for line in lines.story(example)]
+    out += [f"\n{legend.HOW[0].upper()}{legend.HOW[1:]}."] if any(legend.changes(example)) else []
     out += ["", f"{lines.origin(example)[0].upper()}{lines.origin(example)[1:]}. To see it again:", ""]
     out.append(f"    {lines.reproduce(example, file)}")
     return "\n".join(out) + "\n"

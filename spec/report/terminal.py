@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kvproof.spec.counterexample import Counterexample
-from kvproof.spec.report import lines
+from kvproof.spec.report import legend, lines
 from kvproof.spec.report.outcome import Row
 
 
@@ -20,8 +20,8 @@ def show(console: Console, example: Counterexample, file: str | None = None) -> 
     _plain(console, f"  {example.sentence}")
     _plain(console, f"{example.message}")
     _plain(console, f"  at {lines.place(example)}")
-    for name, value in example.values:
-        _plain(console, f"  {name} = {value}")
+    for line in lines.evidence(example):
+        _plain(console, f"  {line}")
     if example.fault:
         _plain(console, f"planted fault: {lines.fault_text(example.fault)}")
     _plain(console, f"{lines.sizes_text(example)}; profile {lines.profile_text(example.profile)}")
@@ -29,6 +29,8 @@ def show(console: Console, example: Counterexample, file: str | None = None) -> 
     if example.actions:
         story = [(line.number, line.action, line.answer) for line in lines.story(example)]
         _grid(console, ("", "action", "answer"), story)
+    if any(legend.changes(example)):
+        _plain(console, f"({legend.HOW})")
     _plain(console, lines.origin(example))
     _plain(console, lines.reproduce(example, file))
 

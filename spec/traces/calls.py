@@ -158,13 +158,14 @@ def _load_pairs(state: RecordedState, name: str) -> tuple[tuple[int, int, int, i
 
 
 def _drafts(scheduler: Scheduler, operation: Operation, request: Request, count: int) -> tuple[int, ...]:
-    """Return the drafts that end a chunk: those proposed; at an admission placeholders that no token equals.
+    """Return the drafts that end a chunk: those proposed; at an admission placeholders that no token equals. An asynchronous
+    scheduler knows their number only.
 
     A request that is admitted with one token left gets placeholders, so that all requests of the step are of one length.
     """
     driver = scheduler.driver
     name = driver.name_of(request.request)
-    if driver.decided(False, True):
+    if driver.decided(driver.config.async_outputs, True):
         return _recorded_drafts(scheduler, operation, name, count - request.placeholders)
     if count <= 0:
         return ()

@@ -39,10 +39,13 @@ references and free queue; queued copies and handoffs; the host's pool and trans
 
 @frozen(slots=True)
 class After:
-    """The recorded state after an action. Of an operation with several actions only ``parts`` hold after this one."""
+    """The recorded state after an action. Of an operation with several actions only ``parts`` hold after this one. ``pins`` are
+    the blocks that it holds once more each, beside the tables.
+    """
 
     state: RecordedState
     parts: frozenset[str] = PARTS
+    pins: tuple[int, ...] = ()
 
 
 class Diverged(Exception):
@@ -294,7 +297,7 @@ class Driver:
         """Return the row of a live request, made once as long as the request stays the same."""
         known = self._rows.get(name)
         if known is None or known[0] is not request:
-            known = (request, self.projector.request(request))
+            known = (request, self.projector.request(request, self.config.async_outputs))
             self._rows[name] = known
         return known[1]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -18,6 +18,7 @@ from kvproof.core.actions import Action, Finish
 from kvproof.core.records import Record
 from kvproof.spec.conformance.adapter import HostState, Key, Observation, Pin, PoolState, RequestState, State, Transfer
 from kvproof.spec.conformance.oracle import Oracle
+from kvproof.spec.judge import attempt
 from kvproof.spec.laws.base import Moment
 from kvproof.spec.traces.driver import After, Diverged, Driver, T
 from kvproof.spec.traces.state import RecordedState
@@ -135,14 +136,31 @@ class Following(Driver):
         """Return the parts of a recorded state that hold after an action, in the words of an adapter."""
         recorded, parts = after.state, after.parts
         gone = action.request if isinstance(action, Finish) else None
+        device = pool_state(recorded.device, "references" in parts, "keys" in parts)
+        if after.pins and "references" not in parts:
+            device = self.pinned(device, after.pins, action)
         return State(
-            device=pool_state(recorded.device, "references" in parts, "keys" in parts),
+            device=device,
             requests=self.requests(recorded, parts, gone),
             host=self.host_state(recorded, parts) if recorded.host is not None else None,
             copies=[(source, destination) for source, destination in recorded.step["copies"]] if "plan" in parts else None,
             handoffs=self.handoffs(recorded) if "plan" in parts else None,
-            deferred=recorded.step["deferred_frees"] if "references" in parts else None,
+            deferred=recorded.step["deferred_frees"] if "references" in parts or after.pins else None,
         )
+
+    def pinned(self, device: PoolState, pins: Sequence[int], action: Action) -> PoolState:
+        """Return a pool with the references that the model predicts and those that the engine has taken besides.
+
+        The state that shows them all is that of the operation's end, where stores and loads have theirs, too.
+        """
+        after = attempt(self.world, action)
+        if after.record is None:
+            return device
+        ref = list(after.after.pool.ref)
+        for block in pins:
+            ref[block] += 1
+        free = tuple(block for block in after.after.pool.free if not ref[block])
+        return evolve(device, references=dict(enumerate(ref)), free=free)
 
     def handoffs(self, recorded: RecordedState) -> list[tuple[int, int, int, int]]:
         """Return the recorded handoffs that wait."""
@@ -217,7 +235,13 @@ def tables_of(row: Mapping[str, Any]) -> RequestState:
 def row_state(row: Mapping[str, Any], tables: bool) -> RequestState:
     """Return how far a request is, with its tables or without."""
     shown = tables_of(row) if tables else RequestState()
-    return evolve(shown, computed=row["computed"], in_flight=row["in_flight"], status=row["status"])
+    return evolve(
+        shown,
+        computed=row["computed"],
+        in_flight=row["in_flight"],
+        placeholders=row.get("placeholders"),
+        status=row["status"],
+    )
 
 
 def stores(rows: Mapping[int, Mapping[str, Any]], acks: Mapping[int, int]) -> list[Transfer]:

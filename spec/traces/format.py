@@ -13,6 +13,9 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 FORMAT = "kv-trace"
 VERSION = 1
 
+NEVER = 1 << 31
+"""The fence, in `deferred_frees`, of blocks that are held beside the tables until their request is freed."""
+
 MAX_GROUPS = 64
 MAX_RANKS = 4096
 MAX_BLOCK_TOKENS = 1 << 20
@@ -72,13 +75,17 @@ class HostConfig(_Strict, frozen=True):
 
 
 class SchedulerConfig(_Strict, frozen=True):
-    """Settings of a recorded scheduler; absent in manager-level recordings."""
+    """Settings of a recorded scheduler; absent in manager-level recordings.
+
+    `asynchronous`: it plans on placeholders for tokens that are not sampled yet; absent: it plans on known tokens only.
+    """
 
     policy: Literal["fcfs", "priority"]
     runner: Literal["v1", "v2"]
     long_prefill_token_threshold: Tokens
     reserve_full_sequence: bool
     concurrent_batches: Annotated[int, Meta(ge=1, le=1024)]
+    asynchronous: bool = False
 
 
 class ConnectorConfig(_Strict, frozen=True):

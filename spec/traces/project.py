@@ -76,6 +76,7 @@ def model_config(header: Header, profile: Profile) -> Config:
         connectors=tuple(connector.divergent for connector in config.connectors or ()),
         defer_block_free=(config.host is not None or bool(config.connectors)) and batches > 1,
         max_steps_in_flight=batches,
+        async_outputs=config.scheduler is not None and config.scheduler.asynchronous,
         offload=None if config.host is None else offload(config.host, config.scheduler),
         profile=profile,
     )
@@ -160,9 +161,9 @@ class Projector:
             ),
         }
 
-    def request(self, request: Request) -> dict[str, Any]:
-        """Return one row of ``requests`` (section 3)."""
-        return {
+    def request(self, request: Request, asynchronous: bool = False) -> dict[str, Any]:
+        """Return one row of ``requests`` (section 3); that of an ``asynchronous`` scheduler has placeholders."""
+        row = {
             "status": STATUS[request.status],
             "tokens": request.num_tokens,
             "computed": request.computed,
@@ -170,6 +171,7 @@ class Projector:
             "tables": [list(state.table) for state in request.groups],
             "num_cached": [None if state.num_cached == NO_KEY else state.num_cached for state in request.groups],
         }
+        return row | {"placeholders": request.placeholders} if asynchronous else row
 
     def transfers(self, host: Host) -> dict[str, Any]:
         """Return ``transfers``: pins, loads, stores, cursors (section 3)."""

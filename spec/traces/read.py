@@ -342,9 +342,18 @@ def _change(raw: _Line, header: Header, name: str) -> tuple[StateObject, bool]:
 
 
 def _check_rows(change: StateObject, header: Header, name: str, number: int) -> None:
-    """Refuse requests whose tables are not one per group. Raises TraceError."""
+    """Refuse requests whose tables are not one per group, or whose placeholders do not fit the header. Raises TraceError."""
     groups = len(header.config.groups)
+    scheduler = header.config.scheduler
+    asynchronous = scheduler is not None and scheduler.asynchronous
     for request, row in (change.requests or {}).items() if change.requests is not UNSET else ():
+        if row is not None and (row.placeholders is not UNSET) != asynchronous:
+            raise TraceError(
+                name,
+                number,
+                f"request {request} has {'no ' if asynchronous else ''}placeholders",
+                "every request of an asynchronous scheduler has them, and no other one",
+            )
         if row is not None and not len(row.tables) == len(row.num_cached) == groups:
             raise TraceError(
                 name,

@@ -21,7 +21,7 @@ from kvproof.spec.traces.driver import Diverged, Driver
 from kvproof.spec.traces.errors import ReplayError
 from kvproof.spec.traces.operations import Operations, recorded_outputs
 from kvproof.spec.traces.read import Operation, Recording
-from kvproof.spec.traces.scheduler import Scheduler
+from kvproof.spec.traces.scheduler import Scheduler, recorded_samples
 
 PROFILE_OF_ENGINE: dict[tuple[str, str], Profile] = {("vllm", "0.33.0"): VLLM_0_33_0}
 
@@ -138,7 +138,9 @@ def replay(recording: Recording, laws: Sequence[Law] = (), profile: Profile | No
 def performer_of(recording: Recording, config: Config, judge: Judge) -> Operations | Scheduler:
     """Return what performs the operations of a recording, by its level."""
     if recording.header.engine.level == "scheduler":
-        return Scheduler(Driver(recording.name, config, judge, early_outputs=False), recording.config)
+        # what the workers drafted is in the recording of an asynchronous scheduler as far as it was accepted, and nowhere else
+        sampled = recorded_samples(recording) if config.async_outputs else {}
+        return Scheduler(Driver(recording.name, config, judge, early_outputs=False), recording.config, sampled)
     driver = Driver(recording.name, config, judge, recorded_outputs(recording), step_limit=recording.config.max_step_tokens)
     return Operations(driver)
 

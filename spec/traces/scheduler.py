@@ -9,19 +9,19 @@ difference, a follower (``following``) takes it over and goes on.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from kvproof.core import actions as act
 from kvproof.core import requests as lives
 from kvproof.core.records import Record
-from kvproof.core.world import Request, Status
+from kvproof.core.world import Request, Status, World
 from kvproof.spec.traces import announcements, calls, operations, project
 from kvproof.spec.traces.driver import PARTS, After, Diverged, Driver, lists
-from kvproof.spec.traces.format import Config
+from kvproof.spec.traces.format import NEVER, Config
 from kvproof.spec.traces.read import Call, Operation, Recording
 from kvproof.spec.traces.state import RecordedState
 
@@ -64,7 +64,7 @@ class Scheduler:
     ``most`` are the tokens that a request may sample, ``drafts`` those proposed for its next chunk, ``running`` the running
     requests in the order of their admission, ``owed`` the calls that have to follow in the operation being performed,
     ``inside`` and ``end`` the recorded states after its calls and after itself, ``place`` the call that is performed, ``known``
-    the last state of which it is known that it still holds.
+    the last state of which it is known that it still holds, ``unexecuted`` the dispatched steps that were not executed yet.
     """
 
     driver: Driver
@@ -85,6 +85,7 @@ class Scheduler:
     end: After | None = None
     known: RecordedState | None = None
     place: int = 0
+    unexecuted: int = 0
 
     def perform(
         self, operation: Operation, inside: tuple[RecordedState | None, ...] = (), end: RecordedState | None = None
@@ -234,8 +235,24 @@ def _step(scheduler: Scheduler, operation: Operation) -> None:
         _compare_step(scheduler, dispatch, operation)
     scheduler.finished.clear()
     scheduler.awaited.append(Awaited(operation.index, tuple(request for request, _ in dispatch.scheduled)))
-    for part in driver.config.parts:
-        driver.act(act.Execute(part))
+    scheduler.unexecuted += 1
+    _execute(scheduler)
+
+
+def _execute(scheduler: Scheduler, at_once: bool = False) -> None:
+    """Execute the dispatched steps as far as their tokens are known: one that has placeholders for tokens of the step before it
+    runs when the output of that one is processed, which says what the workers knew by then. ``at_once``: the oldest one, in any
+    case.
+    """
+    driver = scheduler.driver
+    while scheduler.unexecuted:
+        step = next((step for step in driver.world.steps if step.part < len(driver.config.parts)), None)
+        if step is not None and not at_once and lives.waits_for_output(driver.world, step):
+            return
+        at_once = False
+        scheduler.unexecuted -= 1
+        for part in driver.config.parts:
+            driver.act(act.Execute(part))
 
 
 def _call(scheduler: Scheduler, call: Call, operation: Operation) -> None:
@@ -254,7 +271,10 @@ def _close(scheduler: Scheduler, operation: Operation) -> None:
     """Drain the plan and build its metadata; compare copies, handoffs, the zero list, stores and loads."""
     driver, result, equal = scheduler.driver, operation.result, scheduler.driver.equal
     parts = DRAINED if driver.config.offload is not None else DRAINED | {"references"}
-    drain = driver.act(act.Drain(), _shown_of_drain(scheduler, operation), scheduler.end_with(parts))
+    after = scheduler.end_with(parts)
+    if after is not None:
+        after = evolve(after, pins=_pins(driver.world, after.state))
+    drain = driver.act(act.Drain(), _shown_of_drain(scheduler, operation), after)
     handoffs: dict[str, list[tuple[int, int, int]]] = {}
     for request, group, block, boundary in drain.handoffs:
         handoffs.setdefault(driver.name_of(request), []).append((group, block, boundary))
@@ -263,6 +283,16 @@ def _close(scheduler: Scheduler, operation: Operation) -> None:
     equal("zeroed", list(drain.zeroed) or None, result.zeroed)
     built = driver.act(act.BuildMetadata(), operations.shown_transfers(driver, operation), scheduler.end_with(BUILT))
     operations.compare_transfers(driver, built, operation)
+
+
+def _pins(world: World, state: RecordedState) -> tuple[int, ...]:
+    """Return the blocks that a state holds beside the tables and a world does not.
+
+    An engine that holds what it hands over until its request is freed takes hold of it as the plan closes.
+    """
+    held = Counter(block for fence, blocks in state.step["deferred_frees"] if fence == NEVER for block in blocks)
+    held.subtract(block for row in world.deferred if row.fence == NEVER for table in row.tables for block in table)
+    return tuple(sorted(held.elements()))
 
 
 def _shown_of_drain(scheduler: Scheduler, operation: Operation) -> dict[str, object]:
@@ -326,6 +356,8 @@ def _update(scheduler: Scheduler, operation: Operation) -> None:
     driver, args, result = scheduler.driver, operation.args, operation.result
     if not scheduler.awaited:
         raise Diverged("step", "a step before its update", args.step)
+    if scheduler.unexecuted == len(scheduler.awaited):
+        _execute(scheduler, at_once=True)
     awaited = scheduler.awaited.popleft()
     driver.equal("step", awaited.operation, args.step)
     driver.equal("sampled", sorted(driver.name_of(request) for request in awaited.requests), sorted(args.sampled))
@@ -350,6 +382,7 @@ def _update(scheduler: Scheduler, operation: Operation) -> None:
             _propose(scheduler, name, drafts)
     if driver.config.offload is not None:
         driver.act(act.ReadCounters(), after=scheduler.end)
+    _execute(scheduler)
 
 
 def _before_counters(scheduler: Scheduler, after: After | None) -> After | None:
@@ -381,7 +414,8 @@ def _output(scheduler: Scheduler, name: str, operation: Operation, last: bool) -
         driver.decided(kept, operation.result.appended.get(name, [])),
         _before_counters(scheduler, after),
     )
-    if kept and not before.stale and before.status is Status.RUNNING and driver.config.num_draft_tokens:
+    owed = before.placeholders or driver.config.num_draft_tokens
+    if kept and not before.stale and before.status is Status.RUNNING and owed:
         now = scheduler.live(name)
         scheduler.owed.append(("cache", {"request": name, "tokens": now.computed - now.in_flight}))
     return kept

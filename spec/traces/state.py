@@ -8,7 +8,7 @@ import attrs
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from kvproof.spec.traces.format import Block, BlockLists, Copy, Count, Group, PrefixId, Request, Tokens
+from kvproof.spec.traces.format import Block, BlockLists, Copy, Count, Group, PrefixId, Request, Tokens, Whole
 
 KeyRow = tuple[Block, Group, Tokens, PrefixId, Literal["primary", "secondary"]]
 SharedKeyRow = tuple[Group, Tokens, PrefixId, list[Block]]
@@ -28,7 +28,10 @@ class Pool(_Part, frozen=True):
 
 
 class RequestRow(Struct, frozen=True, forbid_unknown_fields=True):
-    """One request; always complete. Counts in tokens, except `num_cached`: table entries per group."""
+    """One request; always complete. Counts in tokens, except `num_cached`: table entries per group.
+
+    `placeholders` stands in the recordings of asynchronous schedulers and in no other.
+    """
 
     status: Literal["waiting", "running", "preempted", "loading", "finished"]
     tokens: Tokens
@@ -36,6 +39,7 @@ class RequestRow(Struct, frozen=True, forbid_unknown_fields=True):
     in_flight: Count
     tables: BlockLists
     num_cached: list[Count | None]
+    placeholders: Whole | UnsetType = UNSET
 
 
 class StepPart(_Part, frozen=True):

@@ -1,4 +1,6 @@
-"""Known deviations of a release, declared: which law, under which condition, where it is written up, and a case that shows it.
+"""Known deviations of a release, declared: which law, under which condition, where it is written up, and what shows it.
+
+The witness is a case of the scheduler, or appends to a worker's rows.
 
 A declared violation does not fail. An entry that its own witness does not show any more, or whose date has passed, does.
 """
@@ -15,11 +17,14 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from kvproof.core.actions import AppendRows
+from kvproof.core.errors import ConfigError
 from kvproof.core.profiles import PROFILES
 from kvproof.spec.exits import UserError
 from kvproof.spec.laws.base import Law
 from kvproof.spec.traces.format import Config
-from kvproof.spec.vllm import scopes, scripts
+from kvproof.spec.vllm import configurations, scope_parts, scopes, scripts, subjects
+from kvproof.spec.vllm.configurations import Arguments
 from kvproof.spec.vllm.runs import Breach, Case
 from kvproof.spec.vllm.scope_parts import Scope
 
@@ -42,27 +47,55 @@ class Condition(_Strict, frozen=True):
 
     ``profile``: a field of the engine's profile and its value, ``name=value``, that bends the law (docs/laws.md); the model
     under that profile must break the law in the same run, too. ``config``: fact of the configuration (`facts`) -> allowed
-    values. ``message``: a part of the evidence's sentence or of one of its values. ``prompt_ends``: the evidence's prompt is
-    whole hash blocks.
+    values. ``message``: a part of the evidence's sentence or of one of its values. ``raised_by``: the function that raised, by
+    its file in the release, such as ``vllm/v1/request.py in append``. ``prompt_ends``: the evidence's prompt is whole hash
+    blocks.
     """
 
     profile: str | None = None
     config: dict[str, list[Any]] | None = None
     message: str | None = None
+    raised_by: str | None = None
     prompt_ends: bool | None = None
 
 
-class Witness(_Strict, frozen=True):
-    """A case that shows the violation: a named scope or a configuration, with a script."""
+Count = Annotated[int, Meta(ge=0, le=1 << 31)]
 
-    script: list[Any]
+
+class Witness(_Strict, frozen=True):
+    """What shows the violation under a named scope or a configuration: a ``script`` of the scheduler, or ``appends`` to rows.
+
+    An append is ``[row, ids per group]``: manager blocks that go to the end of a worker's row.
+    """
+
+    script: list[Any] | None = None
+    appends: Annotated[list[tuple[Count, list[list[Count]]]], Meta(min_length=1)] | None = None
     scope: str = ""
     config: Config | None = None
 
     def case(self, name: str) -> Case:
         """Return the case to run; ``name`` is what messages call it. Raises UserError."""
         scope = scopes.by_name(self.scope) if self.config is None else Scope(self.scope or name, self.config)
-        return Case(scope, scripts.checked(self.script), name)
+        return Case(scope, scripts.checked(self.script or []), name)
+
+    def rows(self, name: str) -> tuple[Arguments, tuple[AppendRows, ...]]:
+        """Return the configuration and the appends to perform, none of them outside of it. Raises UserError."""
+        config = self.case(name).scope.config
+        try:
+            arguments = configurations.arguments_of(name, scope_parts.model(config))
+        except ConfigError as error:
+            raise UserError(f"the model cannot take the configuration of the witness: {error}") from error
+        actions = tuple(AppendRows(row, tuple(map(tuple, ids))) for row, ids in self.appends or ())
+        for at, action in enumerate(actions):
+            if len(action.blocks) != len(config.groups):
+                raise UserError(
+                    f"append {at} has ids of {len(action.blocks)} groups, the configuration has {len(config.groups)}"
+                )
+            if action.row >= config.max_running:
+                raise UserError(f"append {at} goes to row {action.row}; there are {config.max_running}")
+            if any(block >= config.num_device_blocks for ids in action.blocks for block in ids):
+                raise UserError(f"append {at} has an id that is no block; there are {config.num_device_blocks}")
+        return arguments, actions
 
 
 class Entry(_Strict, frozen=True):
@@ -87,6 +120,8 @@ class Entry(_Strict, frozen=True):
         if breach.law != self.law:
             return False
         if condition.message is not None and not any(condition.message in text for text in _texts(breach)):
+            return False
+        if condition.raised_by is not None and condition.raised_by != dict(breach.values).get("raised_by"):
             return False
         if condition.profile is not None and not (breach.bent and bends(condition.profile, laws[self.law])):
             return False
@@ -181,7 +216,8 @@ def _problems(entry: Entry, laws: Mapping[str, Law]) -> list[str]:
         return [f"no law is called {entry.law}; `kvproof laws` lists them"]
     if condition == Condition():
         found.append(
-            "a condition is needed: a profile setting, facts of the configuration, the prompt's end, or a part of the message"
+            "a condition is needed: a profile setting, facts of the configuration, the prompt's end, a part of the message, "
+            "or what raised"
         )
     if condition.profile is not None and not bends(condition.profile, laws[entry.law]):
         found.append(f"{condition.profile} does not bend {entry.law}; docs/laws.md names what does")
@@ -194,8 +230,16 @@ def _problems(entry: Entry, laws: Mapping[str, Law]) -> list[str]:
         found.append(f"nothing is called {', '.join(unknown)}; known are {', '.join(facts(example))}")
     if (entry.witness.config is None) == (not entry.witness.scope):
         found.append("a witness has a scope or a configuration")
+    if (entry.witness.script is None) == (entry.witness.appends is None):
+        found.append("a witness has a script or appends")
+    if entry.witness.appends is not None and entry.law not in subjects.ROW_LAWS:
+        found.append(f"{entry.law} is not judged on rows; a witness with appends is for {', '.join(subjects.ROW_LAWS)}")
+    if entry.witness.appends is None and entry.law in subjects.ROW_LAWS:
+        found.append(f"no run shows a worker's rows; a witness of {entry.law} has appends")
     try:
         entry.witness.case(entry.name)
+        if entry.witness.appends is not None:
+            entry.witness.rows(entry.name)
     except UserError as error:
         found.append(str(error))
     return found
@@ -223,6 +267,6 @@ def expired(entries: Iterable[Entry], today: datetime.date) -> list[Entry]:
     return [entry for entry in entries if entry.expires <= today]
 
 
-def excused(entries: Collection[Entry], case: Case, breach: Breach, laws: Mapping[str, Law]) -> Entry | None:
-    """Return the entry that declares a violation of a case."""
-    return next((entry for entry in entries if entry.excuses(case.scope.config, breach, laws)), None)
+def excused(entries: Collection[Entry], config: Config, breach: Breach, laws: Mapping[str, Law]) -> Entry | None:
+    """Return the entry that declares a violation under a configuration."""
+    return next((entry for entry in entries if entry.excuses(config, breach, laws)), None)

@@ -57,14 +57,15 @@ def everything(seed: int, count: int, *, quick: bool = False) -> Iterator[Argume
 def known(quick: bool = False) -> Iterator[Arguments]:
     """Yield the configurations of the scopes and of all deployments."""
     for scope in scopes.chosen(quick):
-        yield _arguments(f"scope {scope.name}", scope.config())
+        yield arguments_of(f"scope {scope.name}", scope.config())
     for deployment in catalogue.everything():
         if model.lacks(deployment) is None:
             whole = model.configure(deployment, 64, 256)
-            yield _arguments(f"deployment {deployment.name}", _scaled(whole))
+            yield arguments_of(f"deployment {deployment.name}", _scaled(whole))
 
 
-def _arguments(origin: str, config: Config) -> Arguments:
+def arguments_of(origin: str, config: Config) -> Arguments:
+    """Return the arguments that give a configuration: its groups and what is not as by default."""
     settings = {name: getattr(config, name) for name in configs.INPUTS if name not in ("groups", "profile", "hash_block_size")}
     fitting = {name: value for name, value in settings.items() if value != configs.DEFAULTS.get(name)}
     alone = evolve_settings(fitting, hash_block_size=None)

@@ -183,7 +183,7 @@ def show(total: Total, verdict: ExitCode, as_json: bool, options: Sequence[str])
     console.print(f"verdict: {verdict.name.lower()}")
     if finds:
         files = dict.fromkeys(find.recording for find in finds)
-        click.echo(f"reproduce: kvproof replay {shlex.join(['--follow', *options, *files])}")
+        click.echo(f"kvproof replay {shlex.join(['--follow', *options, *files])}")
 
 
 def _show_find(console: Console, find: Find) -> None:

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from kvproof.core.config import Config, Group
 from kvproof.spec import ground
+from kvproof.spec.traces import format as trace_format
 
 KINDS = {
     "full_attention": "full_attention",
@@ -69,3 +72,20 @@ def header(config: Config, unit: int | None) -> dict[str, Any]:
             "concurrent_batches": config.max_steps_in_flight,
         },
     }
+
+
+ONLY_HERE = ("caching", "interleave", "append_expansion")
+
+
+def recorded(config: Config) -> trace_format.Config:
+    """Return a configuration as the header of a recording says it, with the sizes that it has. Raises Inexpressible."""
+    fields = header(config, config.hash_block_size)
+    host = fields["host"]
+    fields |= {
+        "name": "asked",
+        "seed": 0,
+        "group_block_sizes": list(config.sizes),
+        "fine_grained_hits": config.fine_grained,
+        "host": host and {**host, "fine_grained_hits": config.fine_grained and host["mode"] == "eager"},
+    }
+    return msgspec.convert({name: value for name, value in fields.items() if name not in ONLY_HERE}, trace_format.Config)

@@ -16,16 +16,21 @@ from typing import Any, Protocol
 
 from attrs import evolve, field, frozen
 
+from kvproof.core.config import Config
+from kvproof.core.errors import ConfigError
+from kvproof.core.profiles import Profile
 from kvproof.spec import laws as all_laws
 from kvproof.spec import near
+from kvproof.spec.conformance.hidden import NotShown
 from kvproof.spec.exits import UserError
-from kvproof.spec.laws.base import Law
-from kvproof.spec.vllm import baseline, runs, scopes, scopes_random, scripts, shrink, subjects, verdicts
+from kvproof.spec.laws.base import Evidence, Law
+from kvproof.spec.vllm import baseline, headers, runs, scopes, scopes_random, scripts, shrink, subjects, ticks, verdicts
 from kvproof.spec.vllm.baseline import Entry
-from kvproof.spec.vllm.process import ReleaseFailure, ReleaseProcess, ReleaseUnusable
+from kvproof.spec.vllm.process import ReleaseFailure, ReleaseLacks, ReleaseProcess, ReleaseRaised, ReleaseUnusable
 from kvproof.spec.vllm.releases import Release
 from kvproof.spec.vllm.runs import Breach, Case, Outcome, Play
 from kvproof.spec.vllm.scope_parts import Scope
+from kvproof.spec.vllm.subjects import Explain, Kind
 from kvproof.spec.vllm.verdicts import Finding, Judged, Row, Table, Tally
 
 STEPS = 2000
@@ -166,7 +171,8 @@ def jobs(options: Options, release: Release, entries: Sequence[Entry]) -> list[J
     cases = plan(options)
     work = [Job("cases", release, ids, cases[at : at + SLICE]) for at in range(0, len(cases), SLICE)]
     if options.subjects and options.case is None and options.number is None and not options.scope:
-        work.append(Job("subjects", release, ids, seed=options.seed, quick=options.steps < DEEP_STEPS))
+        quick, declared = options.steps < DEEP_STEPS, tuple(entries)
+        work.append(Job("subjects", release, ids, seed=options.seed, quick=quick, entries=declared))
     return work + [Job("witness", release, (entry.law,), entry=entry) for entry in entries if entry.law in ids]
 
 
@@ -187,40 +193,80 @@ def perform(job: Job, open_runner: OpenRunner | None = None) -> Done:
 def _performed(job: Job, runner: Any) -> Done:
     laws = chosen_laws(job.laws)
     if job.kind == "cases":
-        return Done(job, tuple(runs.play(runner, case, laws) for case in job.cases))
+        profile = runs.followed(job.release.version)
+        return Done(job, tuple(_played(runner, case, laws, profile=profile) for case in job.cases))
     if job.kind == "subjects":
         return Done(job, judged=tuple(_asked(runner, laws, job)))
     if job.kind == "witness" and job.entry is not None:
-        return Done(job, stale=_stale(job.entry, runner, laws))
+        return Done(job, stale=_stale(job.entry, runner, laws, runs.followed(job.release.version)))
     assert job.finding is not None
     return Done(job, finding=_shrunk(job, job.finding, runner, laws))
 
 
+def _played(runner: Any, case: Case, laws: Sequence[Law], *, keep: bool = False, profile: Profile) -> Outcome:
+    """Run a case and judge it, and count it for the display."""
+    outcome = runs.play(runner, case, laws, keep=keep, profile=profile)
+    ticks.tick()
+    return outcome
+
+
 def _asked(runner: Any, laws: Sequence[Law], job: Job) -> Iterator[Judged]:
     """Ask the release for its geometry and its rows, and yield what the laws say."""
-    for one in subjects.judge(runner, laws, job.seed, quick=job.quick):
+    for one in subjects.judge(runner, laws, job.seed, quick=job.quick, explain=_explain(job.entries, laws)):
         finding = None
         if one.found is not None:
             evidence = one.found.evidence
-            values = tuple((name, repr(value)) for name, value in evidence.values)
             settings = ", ".join(f"{name} = {value}" for name, value in one.found.arguments.settings.items())
             about = [f"group: {group}" for group in one.found.arguments.groups] + [settings or "default settings"]
             about += [str(action) for action in one.found.actions]
-            breach = Breach(one.law, -1, evidence.message, values)
+            breach = Breach(one.law, -1, evidence.message, _values(evidence))
             finding = Finding(one.law, breach, f"--seed {job.seed}", subject=one.subject, about=tuple(about))
-        yield Judged(one.law, one.subject, one.judged, one.broken, one.bent, dict(one.hidden), finding)
+        yield Judged(one.law, one.subject, one.judged, one.broken, one.bent, one.declared, dict(one.hidden), finding)
 
 
-def _stale(entry: Entry, runner: Any, laws: Sequence[Law]) -> str:
+def _explain(entries: Sequence[Entry], laws: Sequence[Law]) -> Explain:
+    """Return what knows which violations of the other subjects the entries of a baseline declare, or the profile explains."""
+    known = {law.id: law for law in laws}
+
+    def explain(law: Law, config: Config, evidence: Evidence) -> Kind:
+        kind = subjects.by_profile(law, config, evidence)
+        breach = Breach(law.id, -1, evidence.message, _values(evidence), bent=kind == "bent")
+        recorded = headers.recorded(config)
+        return kind if baseline.excused(entries, recorded, breach, known) is None else "declared"
+
+    return explain
+
+
+def _values(evidence: Evidence) -> tuple[tuple[str, str], ...]:
+    return tuple((name, repr(value)) for name, value in evidence.values)
+
+
+def _stale(entry: Entry, runner: Any, laws: Sequence[Law], profile: Profile) -> str:
     """Return why an entry's witness does not show its violation any more, or nothing."""
-    outcome = runs.play(runner, entry.witness.case(entry.name), laws)
+    if entry.witness.appends is not None:
+        return _stale_rows(entry, runner, laws)
+    outcome = _played(runner, entry.witness.case(entry.name), laws, profile=profile)
     known = {law.id: law for law in laws}
     if any(entry.excuses(outcome.case.scope.config, breach, known) for breach in outcome.breaches):
         return ""
     if outcome.unsupported:
         return f"{entry.name}: its witness cannot be run: {outcome.unsupported}"
-    what = "breaks the law outside its condition" if outcome.broken(entry.law) else "does not break the law any more"
-    return f"{entry.name}: its witness {what}"
+    return f"{entry.name}: its witness {OUTSIDE if outcome.broken(entry.law) else NO_MORE}"
+
+
+OUTSIDE, NO_MORE = "breaks the law outside its condition", "does not break the law any more"
+
+
+def _stale_rows(entry: Entry, runner: Any, laws: Sequence[Law]) -> str:
+    """Return why the appends of an entry's witness do not show its violation any more, or nothing."""
+    (law,) = (law for law in laws if law.id == entry.law)
+    try:
+        kinds = subjects.performed(runner, law, *entry.witness.rows(entry.name), _explain([entry], laws))
+    except (ConfigError, NotShown, ReleaseLacks, ReleaseRaised) as error:
+        return f"{entry.name}: its witness cannot be run: {error}"
+    if "declared" in kinds:
+        return ""
+    return f"{entry.name}: its witness {OUTSIDE if kinds else NO_MORE}"
 
 
 def _shrunk(job: Job, finding: Finding, runner: Any, laws: Sequence[Law]) -> Finding:
@@ -228,8 +274,12 @@ def _shrunk(job: Job, finding: Finding, runner: Any, laws: Sequence[Law]) -> Fin
     known = {law.id: law for law in laws}
 
     def play(case: Case) -> Outcome:
-        outcome = runs.play(runner, case, laws, keep=True)
-        counted = [one for one in outcome.breaches if not one.bent and baseline.excused(job.entries, case, one, known) is None]
+        outcome = _played(runner, case, laws, keep=True, profile=runs.followed(job.release.version))
+        counted = [
+            one
+            for one in outcome.breaches
+            if not one.bent and baseline.excused(job.entries, case.scope.config, one, known) is None
+        ]
         return evolve(outcome, breaches=tuple(counted))
 
     assert finding.case is not None
@@ -291,7 +341,8 @@ def perform_all(
         _WORKER.close()
         return done
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(processes, len(work)), mp_context=context) as pool:
+    counter = (ticks.counter(),)
+    with ProcessPoolExecutor(min(processes, len(work)), mp_context=context, initializer=ticks.join, initargs=counter) as pool:
         futures: dict[Future[Done], int] = {pool.submit(perform, job): at for at, job in enumerate(work)}
         found: dict[int, Done] = {}
         try:

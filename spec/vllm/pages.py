@@ -147,9 +147,19 @@ def page(finding: Finding, table: Table, again: str) -> str:
         out.append(f"Judged {row.judged:,} times in {table.steps:,} scheduler steps, violated {row.broken:,} of these times.")
     if finding.outcome is not None and finding.outcome.traceback:
         out += ["", "```text", *finding.outcome.traceback.rstrip().splitlines(), "```"]
+    out += ["", f"Beside this page: {beside(finding)}."]
     how = "" if finding.origin.startswith("--script") else " and made smaller"
     out += ["", f"Found by `{finding.origin}`{how}. To see it again:", "", f"    {again}"]
     return "\n".join(out) + "\n"
+
+
+def beside(finding: Finding) -> str:
+    """Return in words which files a report has beside the page of a finding."""
+    if finding.case is None:
+        return f"no case and no recording, since it was asked of its {finding.subject} without a run"
+    recorded = finding.outcome is not None and finding.outcome.lines
+    recording = f"the recording {finding.law}.ndjson.gz" if recorded else "no recording, since no line was written"
+    return f"the case {finding.law}{SCRIPT_ENDING} and {recording}"
 
 
 def law_of(finding: Finding) -> Law:
@@ -241,6 +251,7 @@ def _row_dict(row: Row) -> dict[str, Any]:
         "declared": row.declared,
         "bent": row.bent,
         "why": row.why,
+        "missing": dict(row.missing),
     }
 
 

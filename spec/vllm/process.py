@@ -58,7 +58,7 @@ SETTINGS = {
 }
 
 
-FRAME = re.compile(r'^  File "([^"]+)", line (\d+), in (\S+)', re.MULTILINE)
+FRAME = re.compile(r'^  File "([^"]+)", line (\d+), in (\S+)(?:\n    (\S.*))?', re.MULTILINE)
 
 
 def place(traceback: str) -> str:
@@ -66,10 +66,29 @@ def place(traceback: str) -> str:
     frames = FRAME.findall(traceback)
     if not frames:
         return ""
-    file, line, name = frames[-1]
-    own, release = file.startswith(f"{CHILD.parent}{os.sep}"), file.rpartition("/vllm/")
-    short = f"kvproof/spec/vllm/child/{Path(file).name}" if own else f"vllm/{release[2]}" if release[1] else file
-    return f"{short}:{line} in {name}"
+    file, line, name, _ = frames[-1]
+    return f"{_ours_or_its(file) or file}:{line} in {name}"
+
+
+def raising(traceback: str) -> tuple[str, str]:
+    """Return the innermost function of a traceback that is the release's, or ours, and its statement; empty without one.
+
+    Such as ``vllm/v1/request.py in append``: without the line, which moves from release to release, and without the folder.
+    What a library raises counts for the function that called it. A statement of several lines is known by the one that raised.
+    """
+    for file, _, name, statement in reversed(FRAME.findall(traceback)):
+        short = _ours_or_its(file)
+        if short:
+            return f"{short} in {name}", statement
+    return "", ""
+
+
+def _ours_or_its(file: str) -> str:
+    """Return a file of the release from ``vllm/`` on, one of the child from ``kvproof/`` on, and nothing for any other."""
+    if file.startswith(f"{CHILD.parent}{os.sep}"):
+        return f"kvproof/spec/vllm/child/{Path(file).name}"
+    _, package, rest = file.rpartition("/vllm/")
+    return f"vllm/{rest}" if package and "site-packages/" not in rest else ""
 
 
 def raised_at(text: str, traceback: str) -> str:

@@ -6,6 +6,7 @@ What the release does to its process (a hang, a crash, an exception) is part of 
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -22,7 +23,7 @@ from kvproof.spec.traces.format import Config
 from kvproof.spec.traces.read import Recording
 from kvproof.spec.vllm import follow as following
 from kvproof.spec.vllm import scripts
-from kvproof.spec.vllm.process import ReleaseFailure, ReleaseHung, ReleaseRaised, ReleaseUnusable, raised_at
+from kvproof.spec.vllm.process import ReleaseFailure, ReleaseHung, ReleaseRaised, ReleaseUnusable, raised_at, raising
 from kvproof.spec.vllm.scope_parts import Scope
 from kvproof.spec.vllm.scripts import Script
 
@@ -32,6 +33,17 @@ LIVENESS = "LV-9"
 
 FOLLOWED = VLLM_0_33_0
 """The profile that predicts what a recording does not say, and that explains known deviations."""
+
+OLD_TAIL = evolve(FOLLOWED, name=f"{FOLLOWED.name} with prompt_tail = P", prompt_tail="P")
+"""That of older releases: T9.2 took the tail of a prompt from all of its tokens, not from all but the last."""
+FIRST_NEW_TAIL = (0, 32)
+NUMBERS = re.compile(r"(\d+)\.(\d+)")
+
+
+def followed(version: str) -> Profile:
+    """Return the profile under which a release is followed; what has no number is taken for new."""
+    found = NUMBERS.match(version)
+    return OLD_TAIL if found and (int(found[1]), int(found[2])) < FIRST_NEW_TAIL else FOLLOWED
 
 
 class Runner(Protocol):
@@ -194,7 +206,7 @@ def _judged(outcome: Outcome, recording: Recording, laws: Sequence[Law], profile
             found.law,
             found.operation,
             found.violation.evidence.message,
-            tuple((name, _text(value)) for name, value in found.violation.evidence.values),
+            (*((name, _text(value)) for name, value in found.violation.evidence.values), *_raising(found, outcome)),
             found.violation.bent,
             (found.operation if found.operation >= 0 else len(recording.operations) - 1) < first,
             found.violation.position,
@@ -212,6 +224,20 @@ def _judged(outcome: Outcome, recording: Recording, laws: Sequence[Law], profile
         refused=followed.refused,
         problem=outcome.problem or followed.ended,
     )
+
+
+def _raising(found: following.Found, outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """Yield which function of the release raised what ended the run, and its statement: a recording has neither.
+
+    Two exceptions of one type and without a message differ by nothing else.
+    """
+    if found.law != LIVENESS or not any(name == "raised" for name, _ in found.violation.evidence.values):
+        return
+    by, statement = raising(outcome.traceback)
+    if by:
+        yield "raised_by", by
+    if statement:
+        yield "statement", statement
 
 
 def _text(value: object, most: int = 2000) -> str:

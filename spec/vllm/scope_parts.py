@@ -10,6 +10,7 @@ import msgspec
 from attrs import frozen
 
 from kvproof.core.config import VLLM_0_33_0
+from kvproof.core.config import Config as ModelConfig
 from kvproof.spec.traces import format as trace_format
 from kvproof.spec.traces import project
 from kvproof.spec.traces.format import Config, ConnectorConfig, GroupConfig, HostConfig, SchedulerConfig
@@ -112,6 +113,7 @@ def configured(
     threshold: int = 0,
     whole: bool = False,
     batches: int = 1,
+    asynchronous: bool = False,
     connectors: Sequence[ConnectorConfig] = (),
 ) -> Config:
     """Return a header configuration with its derived sizes (2.1 to 2.4).
@@ -140,7 +142,7 @@ def configured(
         max_step_tokens=budget,
         max_running=running,
         seed=0,
-        scheduler=SchedulerConfig(policy, runner, threshold, whole, batches),
+        scheduler=SchedulerConfig(policy, runner, threshold, whole, batches, asynchronous),
         connectors=list(connectors) or None,
     )
     return resolved(msgspec.structs.replace(config, num_device_blocks=1 + math.ceil(room * one_sequence(config))))
@@ -151,11 +153,16 @@ def _retention(groups: Sequence[GroupConfig]) -> int | None:
     return 0 if any(group.kind in ("mamba", "sliding_window") for group in groups) else None
 
 
-def resolved(config: Config) -> Config:
-    """Return the configuration with the gate of fine-grained hits as the model resolves it. Raises ConfigError."""
+def model(config: Config) -> ModelConfig:
+    """Return the model's configuration for it, under the profile of vLLM. Raises ConfigError if the model cannot take it."""
     engine = trace_format.Engine("vllm", "any", "scheduler")
     header = trace_format.Header(trace_format.FORMAT, trace_format.VERSION, engine, config)
-    fine = project.model_config(header, VLLM_0_33_0).fine_grained
+    return project.model_config(header, VLLM_0_33_0)
+
+
+def resolved(config: Config) -> Config:
+    """Return the configuration with the gate of fine-grained hits as the model resolves it. Raises ConfigError."""
+    fine = model(config).fine_grained
     host = config.host
     if host is not None:
         host = msgspec.structs.replace(host, fine_grained_hits=fine and host.mode == "eager")

@@ -96,7 +96,7 @@ def features(config: Config) -> int:
         count += 3 + host.events + host.workers - 1
     if scheduler is not None:
         count += (scheduler.policy != "fcfs") + (scheduler.runner != "v2") + (scheduler.long_prefill_token_threshold > 0)
-        count += scheduler.reserve_full_sequence + scheduler.concurrent_batches - 1
+        count += scheduler.reserve_full_sequence + scheduler.concurrent_batches - 1 + scheduler.asynchronous
     return count
 
 
@@ -292,10 +292,12 @@ def _changes(config: Config) -> Iterator[Config]:
             ("runner", "v2"),
             ("long_prefill_token_threshold", 0),
             ("reserve_full_sequence", False),
-            ("concurrent_batches", 1),
+            ("asynchronous", False),
         ):
             if getattr(scheduler, name) != plain:
                 yield change(config, scheduler=change(scheduler, **{name: plain}))
+        if scheduler.concurrent_batches != 1:  # nothing is planned ahead, so on no placeholders either
+            yield change(config, scheduler=change(scheduler, concurrent_batches=1, asynchronous=False))
 
 
 def _without_drafts(config: Config) -> Config:

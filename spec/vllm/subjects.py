@@ -28,6 +28,8 @@ from kvproof.spec.vllm.headers import header
 from kvproof.spec.vllm.process import ReleaseLacks, ReleaseRaised
 
 Verdict = Literal["holds", "refuted", "undetermined"]
+Kind = Literal["declared", "bent", "broken"]
+"""What a violation counts as; of several at one moment the last of these does."""
 
 LEFT_OUT = ("LV-9",)
 """Of these the part on configurations asks how a load is cut into blocks; that is judged in runs."""
@@ -59,6 +61,20 @@ class Release(Protocol):
         ...
 
 
+class Explain(Protocol):
+    """What knows why a violation need not count."""
+
+    def __call__(self, law: Law, config: Config, evidence: Evidence) -> Kind:
+        """Tell whether the baseline declares it, a field of the profile explains it, or nothing does."""
+        ...
+
+
+def by_profile(law: Law, config: Config, evidence: Evidence) -> Kind:
+    """Tell whether a field of the profile explains a violation; no baseline is asked."""
+    bends = any(getattr(config.profile, name) == value for name, value in law.bent_by)
+    return "bent" if bends and evidence.bendable else "broken"
+
+
 @frozen(slots=True)
 class Found:
     """A law broken under a configuration: the smallest one found, the evidence, and for rows the appends up to it."""
@@ -72,8 +88,9 @@ class Found:
 class Judged:
     """One law on one release. ``judged``: configurations (rows: appends) under which its premise was true.
 
-    ``broken`` counts those that break it, ``bent`` those that only a field of the profile explains, ``hidden`` those where
-    a part of what it asks for cannot be asked. ``moot``: questions that cannot come up in the release.
+    ``broken`` counts those that break it, ``bent`` those that only a field of the profile explains, ``declared`` those that an
+    entry of the baseline names, ``hidden`` those where a part of what it asks for cannot be asked. ``moot``: questions that
+    cannot come up in the release.
     """
 
     law: str
@@ -81,6 +98,7 @@ class Judged:
     judged: int = 0
     broken: int = 0
     bent: int = 0
+    declared: int = 0
     hidden: Counter[str] = field(factory=Counter)
     moot: Counter[str] = field(factory=Counter)
     found: Found | None = None
@@ -91,6 +109,16 @@ class Judged:
         if self.broken:
             return "refuted"
         return "undetermined" if self.hidden or not self.judged else "holds"
+
+    def count(self, kinds: Sequence[Kind]) -> None:
+        """Count something judged with the kinds of all its violations."""
+        self.judged += 1
+        if "broken" in kinds:
+            self.broken += 1
+        elif "bent" in kinds:
+            self.bent += 1
+        elif kinds:
+            self.declared += 1
 
     @property
     def why(self) -> str:
@@ -113,14 +141,17 @@ class Result:
     skipped: Counter[str] = field(factory=Counter)
 
 
-def judge(release: Release, laws: Sequence[Law], seed: int, *, quick: bool = False) -> list[Judged]:
+def judge(
+    release: Release, laws: Sequence[Law], seed: int, *, quick: bool = False, explain: Explain = by_profile
+) -> list[Judged]:
     """Judge a release by those of the laws that concern its geometry and its rows. Raises ReleaseFailure."""
-    return list(
-        examined(release, laws, configurations.everything(seed, QUICK if quick else FULL, quick=quick), seed).laws.values()
-    )
+    asked = configurations.everything(seed, QUICK if quick else FULL, quick=quick)
+    return list(examined(release, laws, asked, seed, explain).laws.values())
 
 
-def examined(release: Release, laws: Sequence[Law], asked: Iterable[Arguments], seed: int) -> Result:
+def examined(
+    release: Release, laws: Sequence[Law], asked: Iterable[Arguments], seed: int, explain: Explain = by_profile
+) -> Result:
     """Judge a release under given configurations; the seed draws the appends to the rows. Raises ReleaseFailure."""
     subject, result, grids = Subject(release), Result(), set[object]()
     wanted = [law for law in laws if law.check_config is not None or law.id in (*ROW_LAWS, CONNECTOR_LAW)]
@@ -139,12 +170,12 @@ def examined(release: Release, laws: Sequence[Law], asked: Iterable[Arguments], 
             if law.id in GRID_LAWS and grid in grids:
                 continue
             if law.id in ROW_LAWS:
-                _judge_rows(release, law, arguments, config, result.laws[law.id], seed)
+                _judge_rows(release, law, arguments, config, result.laws[law.id], seed, explain)
             else:
-                _judge_config(subject, law, arguments, config, result.laws[law.id])
+                _judge_config(subject, law, arguments, config, result.laws[law.id], explain)
         grids.add(grid)
     for law in wanted:
-        _minimise(release, subject, law, result.laws[law.id], seed)
+        _minimise(release, subject, law, result.laws[law.id], seed, explain)
     return result
 
 
@@ -203,28 +234,21 @@ def _together(subject: Subject, config: Config) -> Findings:
     ]
 
 
-def _bent(law: Law, config: Config, evidence: Evidence) -> bool:
-    bends = any(getattr(config.profile, name) == value for name, value in law.bent_by)
-    return bends and evidence.bendable
-
-
-def _judge_config(subject: Subject, law: Law, arguments: Arguments, config: Config, judged: Judged) -> None:
+def _judge_config(subject: Subject, law: Law, arguments: Arguments, config: Config, judged: Judged, explain: Explain) -> None:
     found = findings(subject, law, config, judged.hidden)
     judged.moot += subject.moot
     subject.moot.clear()
     if found is None:
         return
-    judged.judged += 1
-    unbent = [evidence for evidence in found if not _bent(law, config, evidence)]
-    judged.bent += bool(found) and not unbent
-    if unbent:
-        judged.broken += 1
-        best = judged.found
-        if best is None or arguments.size < best.arguments.size:
-            judged.found = Found(arguments, unbent[0])
+    kinds: list[tuple[Kind, Evidence]] = [(explain(law, config, evidence), evidence) for evidence in found]
+    judged.count([kind for kind, _ in kinds])
+    broken = [evidence for kind, evidence in kinds if kind == "broken"]
+    best = judged.found
+    if broken and (best is None or arguments.size < best.arguments.size):
+        judged.found = Found(arguments, broken[0])
 
 
-def _minimise(release: Release, subject: Subject, law: Law, judged: Judged, seed: int) -> None:
+def _minimise(release: Release, subject: Subject, law: Law, judged: Judged, seed: int, explain: Explain) -> None:
     if judged.found is None:
         return
     last = judged.found
@@ -237,16 +261,16 @@ def _minimise(release: Release, subject: Subject, law: Law, judged: Judged, seed
         except (ConfigError, NotShown):
             return False
         if law.id in ROW_LAWS:
-            _judge_rows(release, law, arguments, config, trial, seed)
+            _judge_rows(release, law, arguments, config, trial, seed, explain)
         else:
-            _judge_config(subject, law, arguments, config, trial)
+            _judge_config(subject, law, arguments, config, trial, explain)
         if trial.found is not None:
             last = trial.found
         return trial.found is not None
 
     if law.id in ROW_LAWS:
         configurations.minimised(judged.found.arguments, fails, size=configurations.row_size)
-        judged.found = _fewer_appends(release, subject, law, last)
+        judged.found = _fewer_appends(release, subject, law, last, explain)
     else:
         configurations.minimised(judged.found.arguments, fails)
         judged.found = last
@@ -272,30 +296,28 @@ def appends(config: Config, seed: int) -> tuple[AppendRows, ...]:
     return tuple(found)
 
 
-def _judge_rows(release: Release, law: Law, arguments: Arguments, config: Config, judged: Judged, seed: int) -> None:
+def _judge_rows(
+    release: Release, law: Law, arguments: Arguments, config: Config, judged: Judged, seed: int, explain: Explain
+) -> None:
     try:
         actions = appends(config, seed)
     except NotShown as error:
         judged.hidden[_reason(error.what)] += 1
         return
     try:
-        answers = release.rows({**header(config, None), "max_running": _rows_of(config)}, _asked(actions))
+        every = _of_appends(release, law, config, actions)
     except ReleaseLacks as error:
         judged.moot[_reason(error.lacking)] += 1
         return
     except ReleaseRaised as error:
         judged.hidden[_reason(error.text)] += 1
         return
-    for position, moment in enumerate(moments(config, actions, answers)):
-        assert law.check is not None
-        found = law.check(moment)
+    for position, found in enumerate(every):
         if found is None:
             continue
-        judged.judged += 1
-        unbent = [evidence for evidence in found if not _bent(law, config, evidence)]
-        judged.broken += bool(unbent)
-        judged.bent += bool(found) and not unbent
-        for evidence in unbent:
+        kinds: list[tuple[Kind, Evidence]] = [(explain(law, config, evidence), evidence) for evidence in found]
+        judged.count([kind for kind, _ in kinds])
+        for evidence in (evidence for kind, evidence in kinds if kind == "broken"):
             best = judged.found
             upto = actions[: position + 1]
             sizes = configurations.row_size
@@ -303,18 +325,31 @@ def _judge_rows(release: Release, law: Law, arguments: Arguments, config: Config
                 judged.found = Found(arguments, evidence, upto)
 
 
-def _fewer_appends(release: Release, subject: Subject, law: Law, found: Found) -> Found:
+def _of_appends(release: Release, law: Law, config: Config, actions: Sequence[AppendRows]) -> list[Findings]:
+    """Perform appends and return what a law says about each of them. Raises ReleaseFailure."""
+    answers = release.rows({**header(config, None), "max_running": _rows_of(config)}, _asked(actions))
+    assert law.check is not None
+    return [law.check(moment) for moment in moments(config, actions, answers)]
+
+
+def performed(
+    release: Release, law: Law, arguments: Arguments, actions: Sequence[AppendRows], explain: Explain = by_profile
+) -> set[Kind]:
+    """Perform given appends and return the kinds of the violations of a law. Raises ReleaseFailure, ConfigError, NotShown."""
+    config = arguments.resolve(Subject(release).with_rows)
+    return {explain(law, config, evidence) for found in _of_appends(release, law, config, actions) for evidence in found or ()}
+
+
+def _fewer_appends(release: Release, subject: Subject, law: Law, found: Found, explain: Explain) -> Found:
     """Return a violation with no append, and no block of one, that it does not need."""
     config = found.arguments.resolve(subject.with_rows)
 
     def broken(actions: Sequence[AppendRows]) -> Evidence | None:
         try:
-            answers = release.rows({**header(config, None), "max_running": _rows_of(config)}, _asked(actions))
+            *_, last = _of_appends(release, law, config, actions)
         except (ReleaseLacks, ReleaseRaised):
             return None
-        assert law.check is not None
-        *_, last = moments(config, actions, answers)
-        return next((evidence for evidence in law.check(last) or () if not _bent(law, config, evidence)), None)
+        return next((evidence for evidence in last or () if explain(law, config, evidence) == "broken"), None)
 
     best = found
     for smaller in _shorter(best.actions):

@@ -22,6 +22,7 @@ from kvproof.spec.vllm.runs import Breach, Case, Outcome
 Verdict = Literal["holds", "refuted", "declared", "bent", "undetermined"]
 
 NEVER = "its premise was never true"
+UNSEEN = "it asked for what cannot be seen:"
 
 
 @frozen(slots=True)
@@ -46,7 +47,8 @@ class Finding:
 class Row:
     """One law on one release. ``judged``: how often its premise was true. Of these, each counted once: ``broken``: how often a
     violation was seen that nothing declares; ``bent``: else, one that only the profile explains; ``declared``: else, one that
-    the baseline declares. ``why``: the reason of an undetermined law.
+    the baseline declares. ``why``: the reason of an undetermined law; ``missing``: what it asked for that cannot be seen, with
+    how often.
     """
 
     law: str
@@ -56,6 +58,7 @@ class Row:
     declared: int = 0
     bent: int = 0
     why: str = ""
+    missing: tuple[tuple[str, int], ...] = ()
 
 
 @frozen(slots=True)
@@ -67,6 +70,7 @@ class Judged:
     judged: int
     broken: int = 0
     bent: int = 0
+    declared: int = 0
     hidden: Mapping[str, int] = {}
     finding: Finding | None = None
 
@@ -134,7 +138,7 @@ class Tally:
 
     def _kind_of(self, outcome: Outcome, breach: Breach, known: Mapping[str, Law]) -> int:
         """Return 0 for a declared breach, 1 for a bent one, and 2 for one that nothing explains; the shortest is kept."""
-        entry = baseline.excused(self.entries, outcome.case, breach, known)
+        entry = baseline.excused(self.entries, outcome.case.scope.config, breach, known)
         if entry is not None:
             self.used.add(entry.name)
             return 0
@@ -150,6 +154,7 @@ class Tally:
         self.premises[judged.law] += judged.judged
         self.broken[judged.law] += judged.broken
         self.bent[judged.law] += judged.bent
+        self.declared[judged.law] += judged.declared
         for what, count in judged.hidden.items():
             self.hidden.setdefault(judged.law, Counter())[f"{judged.subject}: {what}"] += count
         if judged.judged:
@@ -172,8 +177,9 @@ class Tally:
             return Row(law.id, "bent" if bent else "declared", judged, 0, declared, bent)
         if hidden:
             what, count = max(sorted(hidden.items()), key=lambda pair: pair[1])
-            more = f" and {len(hidden) - 1} more reasons" if len(hidden) > 1 else ""
-            return Row(law.id, "undetermined", judged, why=f"{what} ({count} times){more}")
+            more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
+            missing = tuple(sorted(hidden.items(), key=lambda pair: (-pair[1], pair[0])))
+            return Row(law.id, "undetermined", judged, why=f"{UNSEEN} {what} ({count} times){more}", missing=missing)
         if not judged:
             return Row(law.id, "undetermined", 0, why=NEVER)
         return Row(law.id, "holds", judged)

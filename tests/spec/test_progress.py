@@ -42,6 +42,14 @@ def test_a_plain_line_says_what_is_done_how_far_and_since_when(
     assert capsys.readouterr().err == ""
 
 
+def test_what_moves_while_nothing_is_done_is_said_too() -> None:
+    moved = [""]
+    shown = Shown("conform", 2, quiet=True, more=lambda: moved[0])
+    assert re.fullmatch(r"conform; 0 of 2 done, \d+ s", shown.line())
+    moved[0] = "3 runs"
+    assert re.fullmatch(r"conform; 0 of 2 done, 3 runs, \d+ s", shown.line())
+
+
 def test_short_work_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert progress.PLAIN_SECONDS >= 15
     with Shown("replay", 1) as shown:

@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import dump
 from configuration import (
     Header,
     Unsupported,
@@ -119,7 +120,7 @@ def request_of(config: Header, name: str, tokens: list[int], max_tokens: int = 1
 def scheduler_class(config: Header) -> Any:
     """Return the class of the scheduler: the plain one, also where steps overlap, as in the shipped recordings.
 
-    ``scheduler.asynchronous``, an addition to the header, asks for the class that plans on tokens that are not sampled yet.
+    The header's ``scheduler.asynchronous`` asks for the class that plans on tokens that are not sampled yet.
     Raises Unsupported.
     """
     plain = module("v1.core.sched.scheduler").Scheduler
@@ -193,6 +194,7 @@ class Driver:
     def __init__(self, scheduler: Any, config: Header) -> None:
         self.scheduler = scheduler
         self.config = config
+        self.asynchronous = dump.plans_on_placeholders(scheduler)
         self.worker = Worker(config["host"]["workers"] if config["host"] else 1)
         self.planned: deque[Step] = deque()
         self.steps = 0
@@ -347,7 +349,7 @@ class Driver:
             return []
         alphabet = self.alphabet(name)
         drafts = list(step.output.scheduled_spec_decode_tokens.get(name, ()))
-        if hasattr(self.scheduler, "_spec_token_placeholders"):  # the workers know the drafts, the scheduler only their number
+        if self.asynchronous:  # the workers know the drafts, the scheduler only their number
             drafts = [token if token >= 0 else seed.choice(alphabet) for token in drafts]
         elif -1 in drafts:  # padding at an admission: no draft, and none that is accepted
             drafts = drafts[: drafts.index(-1)]
@@ -356,7 +358,7 @@ class Driver:
     def draw_drafts(self, sampled: Mapping[str, list[int]], seed: random.Random) -> dict[str, list[int]]:
         """Return the next drafts of every request that sampled and runs on, as far as no later step computes it already."""
         # a scheduler that plans on placeholders verifies as many drafts as it has placeholders
-        most = 0 if hasattr(self.scheduler, "_spec_token_placeholders") else self.config["num_draft_tokens"]
+        most = 0 if self.asynchronous else self.config["num_draft_tokens"]
         ahead = {name for step in self.planned for name in step.output.num_scheduled_tokens}
         names = [request.request_id for request in self.scheduler.running] if most else []
         going = [name for name in sorted(names) if sampled.get(name) and name not in ahead]

@@ -116,6 +116,7 @@ class Reader:
         self.managers = tuple(self.coordinator.single_type_managers)
         self.pool = self.manager.block_pool
         self.host = host_side(scheduler.connector)
+        self.asynchronous = plans_on_placeholders(scheduler)
         self.names = importlib.import_module(type(self.pool.null_block).__module__)
         outside = getattr(self.names, "maybe_convert_block_hash", lambda value: value)
         self.prefixes = Prefixes(self.pool.hash_block_size, outside)
@@ -184,8 +185,8 @@ class Reader:
         return sorted(rows)
 
     def request(self, name: str, request: Any) -> dict[str, Any]:
-        """One request."""
-        return {
+        """One request; that of an asynchronous scheduler has placeholders."""
+        row = {
             "status": status_of(request),
             "tokens": request.num_tokens,
             "computed": request.num_computed_tokens,
@@ -193,6 +194,9 @@ class Reader:
             "tables": [[block.block_id for block in manager.req_to_blocks.get(name, ())] for manager in self.managers],
             "num_cached": [manager.num_cached_block.get(name) for manager in self.managers],
         }
+        if self.asynchronous:
+            row["placeholders"] = request.num_output_placeholders
+        return row
 
     def step(self) -> dict[str, Any]:
         """What the running step has queued."""
@@ -271,6 +275,11 @@ def holds(request: Any) -> bool:
     return bool(request.num_computed_tokens > 0 or request.status.name == LOADING)
 
 
+def plans_on_placeholders(scheduler: Any) -> bool:
+    """Whether a scheduler plans on tokens that are not sampled yet, and drafts whose number alone it knows."""
+    return hasattr(scheduler, "_spec_token_placeholders")
+
+
 def status_of(request: Any) -> str:
     """The status of a request in the words of the format."""
     name = request.status.name
@@ -346,6 +355,8 @@ def header(reader: Reader, *, name: str | None, seed: int, version: str | None) 
             "concurrent_batches": vllm.max_concurrent_batches,
         },
     }
+    if reader.asynchronous:
+        config["scheduler"]["asynchronous"] = True
     others = connectors(scheduler.connector)
     if others:
         config["connectors"] = others

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from attrs import frozen
 
-from examples.paged_cache import NULL, BlockPool, Hit, Key, PagedCache, Request
+from examples.paged_cache import NULL, BlockPool, CacheError, Hit, Key, PagedCache, Request
 
 
 class NeverTouched(PagedCache):
@@ -28,6 +28,36 @@ class _KeepsKeys(BlockPool):
         block = self.free.popleft()
         self.refs[block] = 1
         return block
+
+
+class TakesBeforeItHolds(PagedCache):
+    """Takes new blocks before it holds those of the hit: one that nobody held is handed out, and stands in the table twice."""
+
+    def adopt(self, request: Request, hit: Hit) -> None:
+        for group, blocks in enumerate(hit.lists):
+            request.tables[group] += blocks
+            request.registered[group] += hit.length // self.layouts[group].span
+
+    def allocate(
+        self, name: int, amount: int, *, lookahead: int = 0, reserved: int = 0, whole: bool = False
+    ) -> list[list[int]] | None:
+        waited = not self.requests[name].running
+        new = super().allocate(name, amount, lookahead=lookahead, reserved=reserved, whole=whole)
+        for blocks in self.adoptable(name).lists if waited and new is not None else ():
+            for block in blocks:
+                self.pool.touch(block)
+        return new
+
+
+class RegistersThePreempted(PagedCache):
+    """What a preempted request had planned is registered with the rest of it, as if it had been computed."""
+
+    def preempt(self, name: int, drop_late: bool = False) -> None:
+        request = self.requests[name]
+        request.computed += self.planned.get(name, 0)
+        for group in self.groups("attention"):
+            self.register(request, group, request.computed)
+        super().preempt(name, drop_late)
 
 
 class KeysOutliveReuse(PagedCache):
@@ -225,6 +255,64 @@ class AdmitsBeforeItCounts(PagedCache):
         return wanted
 
 
+class SaysItWasReset(PagedCache):
+    """A reset is answered and not done."""
+
+    def reset(self) -> bool:
+        return not any(self.pool.refs)
+
+
+class ResetsUnderRequests(PagedCache):
+    """A reset does not ask who holds blocks."""
+
+    def reset(self) -> bool:
+        for block in range(len(self.pool.refs)):
+            self.pool.forget(block)
+        return True
+
+
+class NeverResets(PagedCache):
+    """A reset is put off for ever."""
+
+    def reset(self) -> bool:
+        return False
+
+
+class RefusesToReset(PagedCache):
+    """A reset is an error as long as there is something to be forgotten."""
+
+    def reset(self) -> bool:
+        if self.pool.index:
+            raise CacheError("there are keys")
+        return super().reset()
+
+
+class NeverEvicts(PagedCache):
+    """Blocks that are named to be forgotten are not."""
+
+    def evict(self, blocks: Iterable[int]) -> None:
+        pass
+
+
+class EvictsTheNeighbour(PagedCache):
+    """The block behind is forgotten as well."""
+
+    def evict(self, blocks: Iterable[int]) -> None:
+        for block in blocks:
+            super().evict({block, min(block + 1, len(self.pool.refs) - 1)})
+
+
+class CountsBeforeItChecks(PagedCache):
+    """Its own count of free blocks falls before the check that can fail, and is not put right."""
+
+    missing = 0
+
+    def demand(self, request: Request, hit: Hit, end: int, slots: int) -> int:
+        wanted = super().demand(request, hit, end, slots) + self.missing
+        self.missing += wanted > len(self.pool.free)
+        return wanted
+
+
 class Hangs(PagedCache):
     """Never comes back from its third lookup."""
 
@@ -266,6 +354,8 @@ class Mistake:
 
 MISTAKES: tuple[Mistake, ...] = (
     Mistake(NeverTouched, "PC-3", "fa4", "references are counted from tables", 4),
+    Mistake(TakesBeforeItHolds, "TB-8", "fa4", "a block is handed out that stands in the table already", 12),
+    Mistake(RegistersThePreempted, "CC-3", "fa4", "a key names a block whose last tokens were only planned", 6),
     Mistake(KeysOutliveReuse, "PC-5", "fa4-m4-n2-tight", "what is handed out has no key of its former owner"),
     Mistake(InnerKeyOutlivesReuse, "PC-5", "fa4-m4-n2-tight", "that of a boundary inside it is a key, too"),
     Mistake(HitsTheWholePrompt, "HB-9", "fa4", "the last token is always computed", 8),
@@ -287,6 +377,13 @@ MISTAKES: tuple[Mistake, ...] = (
     Mistake(KeepsEveryState, "TB-6", "fa4-m4-n2", "a request holds the state it reads and those in flight, no more"),
     Mistake(TakesAnyState, "HB-10", "fa4-m4-n2", "a recurrent group resumes at exactly its boundary"),
     Mistake(AdmitsBeforeItCounts, "PC-3", "fa4-m4-n2-tight", "nobody holds what a refused request was given"),
+    Mistake(SaysItWasReset, "PC-13", "fa4", "no key is left after a reset that was done"),
+    Mistake(ResetsUnderRequests, "PC-14", "fa4-m4-n2", "blocks are in use, and the reset was done", 6),
+    Mistake(NeverResets, "PC-14", "fa4", "nothing is in use, and the reset was not done"),
+    Mistake(RefusesToReset, "LV-9", "fa4", "a reset between plans is answered, not refused"),
+    Mistake(NeverEvicts, "PC-13", "fa4", "an evicted block keeps its keys"),
+    Mistake(EvictsTheNeighbour, "PC-13", "fa4", "a block that was not named loses its keys"),
+    Mistake(CountsBeforeItChecks, "LV-8", "fa4", "alone in the pool a request is admitted", 6),
     Mistake(Hangs, "LV-9", "fa4", "an action returns"),
     Mistake(Raises, "LV-9", "fa4", "an action returns without an error"),
     Mistake(EndsTheProcess, "LV-9", "fa4", "an action returns"),

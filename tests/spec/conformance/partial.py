@@ -10,10 +10,11 @@ from kvproof.core import actions as act
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.spec.conformance.adapter import Observation, Shows
+from kvproof.spec.conformance.budget import Budget
 from kvproof.spec.conformance.isolation import Direct
 from kvproof.spec.conformance.masks import FIELDS
 from kvproof.spec.conformance.reference import ModelAdapter
-from kvproof.spec.conformance.search import Budget, Search, Searched
+from kvproof.spec.conformance.search import Search, Searched
 from kvproof.spec.engines import scopes
 from kvproof.spec.laws.base import Law
 

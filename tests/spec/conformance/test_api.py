@@ -21,7 +21,7 @@ from kvproof.spec.conformance.hidden import Hidden
 from kvproof.spec.conformance.oracle import Verdict
 from kvproof.spec.conformance.play import Point
 from kvproof.spec.conformance.reference import ModelAdapter, highest_first, showing_all_but
-from kvproof.spec.conformance.reports import LawVerdict, Refuted, Report, ScopeRun, counted, law_lines, shortest_first
+from kvproof.spec.conformance.reports import LawVerdict, Refuted, Report, ScopeRun, counted, law_lines, worst_first
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.engines import scopes
 from kvproof.spec.exits import UserError
@@ -96,13 +96,60 @@ def test_an_adapter_that_does_not_show_what_it_declares_is_told_so() -> None:
         report(Mute())
 
 
+@define
+class Silent(Undeclared):
+    """Breaks PC-1, and shows nothing of what it declares under several groups or, ``worn``, from its fifth start on."""
+
+    inner: ModelAdapter = field(factory=lambda: ModelAdapter(fault=faults.by_id("M-POOL-2")))
+    worn: bool = False
+    starts: int = 0
+    silent: bool = False
+
+    def start(self, config: Config) -> None:
+        self.starts += 1
+        self.silent = self.starts > 4 if self.worn else len(config.groups) > 1
+        super().start(config)
+
+    def perform(self, action: Action) -> Observation:
+        shown = super().perform(action)
+        return evolve(shown, state=State()) if self.silent else shown
+
+
+WALKS = {"laws": ["PC-1", "PC-11"], "scopes": ["fa4", "fa4-m4", "fa2-m8"], "walks": 6, "steps": 250}
+
+
+@pytest.mark.parametrize("worn", [False, True], ids=["under several groups", "after a while"])
+def test_what_was_refuted_before_an_adapter_breaks_its_contract_stays_refuted(worn: bool) -> None:
+    said = report(Silent(worn=worn), **WALKS)
+    assert [law.law for law in said.refuted] == ["PC-1"]
+    scope = "fa4" if worn else "fa4-m4"
+    assert said.problems[0].startswith(f"{scope}: the adapter could not be judged any further: Submit: the adapter declares")
+    assert "the adapter could not be judged any further" in said.text()
+    assert "fa2-m8" not in {run.name for run in said.scopes}
+    example = said.of("PC-1").counterexample
+    assert example is not None
+    # Whoever shows nothing any more cannot show a shorter one, nor what was shown after each action.
+    assert (len(example.actions) > 20, len(said.problems)) == ((True, 2) if worn else (False, 1))
+    assert "the first in fa4: " in said.of("PC-1").why
+    with pytest.raises(Refuted, match="PC-1"):
+        said.raise_if_refuted()
+
+
+def test_an_adapter_that_breaks_its_contract_first_was_not_judged() -> None:
+    with pytest.raises(AdapterError, match="declares"):
+        report(Silent(), **WALKS | {"scopes": ["fa4-m4", "fa2-m8"]})
+
+
 # --- verdicts -------------------------------------------------------------------------------------------------------
 
 
 def test_the_model_is_not_refuted_and_every_law_has_a_verdict() -> None:
     told: list[str] = []
     said = report(ModelAdapter(), progress=told.append, walks=2)
-    assert [law.law for law in said] == [law.id for law in chosen_laws(None)]
+    assert [law.law for law in said] == [*(law.id for law in chosen_laws(None)), "GUARD"]
+    assert said.of("GUARD").verdict is Verdict.UNDETERMINED
+    assert "nothing that must be refused was tried: name GUARD" in said.text()
+    assert [law.law for law in report(ModelAdapter(), laws=["PC-1"])] == ["PC-1"]
     assert said.refuted == ()
     assert said.counterexamples == ()
     assert said.differences == ()
@@ -206,22 +253,25 @@ def test_refuted_laws_come_by_the_length_of_their_counterexamples_and_what_was_l
     longer = evolve(only(faulty), law="AA-1")
     example = evolve(
         longer,
-        law="CN-1",
+        law="CC-1",
         actions=longer.actions[1:],
         outcomes=longer.outcomes[1:],
         implementation=None,
         position=longer.position - 1,
     )
-    found = (LawVerdict("AA-0", "", Verdict.REFUTED, "why"), law("AA-1", longer), law("CN-1", example))
+    found = (LawVerdict("AA-0", "", Verdict.REFUTED, "why"), law("AA-1", longer), law("CC-1", example))
     hidden = [
         LawVerdict(f"BB-{at}", "", Verdict.UNDETERMINED, f"copies ({at} times)", hidden=(("copies", at),)) for at in (1, 2)
     ]
     left_out = [ScopeRun(f"s{at}", skipped="too big") for at in range(5)]
     said = Report("a", 0, (), (*found, *hidden), tuple(left_out))
-    assert [verdict.law for verdict in shortest_first(said.refuted)] == ["CN-1", "AA-1", "AA-0"]
-    assert [found.law for found in said.counterexamples] == ["CN-1", "AA-1"]
+    assert [verdict.law for verdict in worst_first(said.refuted)] == ["CC-1", "AA-1", "AA-0"]
+    assert [found.law for found in said.counterexamples] == ["CC-1", "AA-1"]
+    defined = law("CN-1", example)
+    assert [verdict.law for verdict in worst_first((defined, *said.refuted))] == ["CC-1", "AA-1", "AA-0", "CN-1"]
+    assert [verdict.law for verdict in evolve(said, laws=(*found, defined), known=("CC-1",)).in_order][-2:] == ["CN-1", "CC-1"]
     text = said.text()
-    assert text.index("CN-1 refuted") < text.index("AA-1 refuted") < text.index("undetermined:") < text.index("skipped:")
+    assert text.index("CC-1 refuted") < text.index("AA-1 refuted") < text.index("undetermined:") < text.index("skipped:")
     assert "  BB-1, BB-2: it needs what is not shown: copies\n" in text
     assert "  5 scopes (s0, s1, s2 and 2 more): too big" in text
 
@@ -236,14 +286,14 @@ def test_an_undeclared_setting_that_explains_a_violation_is_named() -> None:
     assert law.verdict is Verdict.REFUTED
     assert law.explained == ("removed_event=each_copy",)
     assert {group.explanation for group in said.differences} == {"explained by removed_event=each_copy"}
-    assert "would be expected with removed_event=each_copy, which is not declared" in said.text()
+    assert "not declared: with removed_event=each_copy, as releases of vLLM have or had it, the model breaks" in said.text()
     declared = report(
         each, scopes=["fa4-m4-n2-events"], walks=6, steps=250, laws=["EV-4", "CC-3"], policies=["removed_event=each_copy"]
     )
     assert declared.differences == ()
     assert declared.of("EV-4").verdict is Verdict.HOLDS
     assert declared.of("EV-4").bent > 0
-    assert "as a declared profile field stands for" in declared.of("EV-4").why
+    assert "that a declared setting stands for" in declared.of("EV-4").why
 
 
 def test_an_own_order_of_eviction_is_policy() -> None:
@@ -276,7 +326,7 @@ def test_a_difference_that_nothing_explains_says_so() -> None:
 def test_the_report_as_json(faulty: Report) -> None:
     said = json.loads(json.dumps(faulty.as_dict()))
     assert (said["adapter"], said["seed"]) == ("lossy", 0)
-    assert len(said["laws"]) == len(laws.ALL)
+    assert len(said["laws"]) == len(laws.ALL) + 1  # and GUARD
     refuted = [law for law in said["laws"] if law["verdict"] == "refuted"]
     assert [law["law"] for law in refuted] == ["CN-1"]
     assert files.loads(json.dumps(refuted[0]["counterexample"])) == faulty.of("CN-1").counterexample
@@ -397,3 +447,26 @@ def test_a_state_is_told_by_its_changes() -> None:
 
 def test_what_is_hidden_is_told_as_such() -> None:
     assert examples.visible((1, Hidden("tables"), [Hidden("keys")])) == (1, "not shown", ("not shown",))
+
+
+BUDGETS: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"walks": -1}, "walks is -1: a whole number from 1 on"),
+    ({"walks": 0}, "walks is 0: a whole number from 1 on"),
+    ({"walks": 1.5}, r"walks is 1.5: a whole number from 1 on"),
+    ({"walks": True}, "walks is True: a whole number from 1 on"),
+    ({"steps": -3}, "steps is -3: a whole number from 1 on"),
+    ({"limit": 0}, "limit is 0: seconds are needed, more than 0"),
+    ({"limit": -1.0}, r"limit is -1.0: seconds"),
+    ({"limit": float("nan")}, "limit is nan: seconds"),
+    ({"laws": "HB-9"}, r"laws is 'HB-9': a list of names is needed, such as \['HB-9'\]"),
+    ({"laws": []}, r"laws is \[\]: name at least one"),
+    ({"laws": [9]}, r"laws is \[9\]: a list of names"),
+    ({"scopes": "fa4"}, r"scopes is 'fa4': a list of names is needed, such as \['fa4'\]"),
+    ({"scopes": []}, r"scopes is \[\]: name at least one"),
+)
+
+
+@pytest.mark.parametrize(("asked", "words"), BUDGETS, ids=[words for _, words in BUDGETS])
+def test_a_budget_with_which_nothing_is_tried_is_refused(asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=f"^{words}"):
+        check_all_laws(ModelAdapter(), **asked)

@@ -83,7 +83,7 @@ FORMS: tuple[tuple[Observation, str], ...] = (
     (Observation(result=None), "result is None, a Mapping is needed"),  # type: ignore[arg-type]
     (Observation(state=State(requests=[])), r"state.requests is \[\], a Mapping"),  # type: ignore[arg-type]
     (Observation(state=State(requests={})), "request 0 is live and not shown"),
-    (Observation(state=State(requests={"0": RequestState(((), ()))})), "request 0 is live and not shown"),  # type: ignore[dict-item]
+    (Observation(state=State(requests={"0": RequestState(((), ()))})), "state.requests = '0': a number"),  # type: ignore[dict-item]
     (Observation(state=shown_of(RequestState(((1,),)))), "shown with 1 tables: there are 2 groups"),
     (Observation(state=shown_of(RequestState((("1",), ())))), "tables = .* cannot be read: 'str'"),  # type: ignore[arg-type]
     (Observation(state=shown_of(RequestState((None, ())))), "tables = .* cannot be read"),  # type: ignore[arg-type]

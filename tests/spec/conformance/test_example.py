@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
+from attrs import evolve
 
 from examples.adapter import PagedCacheAdapter
 from examples.paged_cache import PagedCache
+from kvproof.core import actions as act
+from kvproof.core.actions import Action
+from kvproof.core.config import Config
 from kvproof.spec import judge
 from kvproof.spec.conformance import api
-from kvproof.spec.conformance.adapter import Shows
+from kvproof.spec.conformance.adapter import Observation, Shows
+from kvproof.spec.conformance.budget import Budget
 from kvproof.spec.conformance.oracle import Verdict
-from kvproof.spec.conformance.search import Budget
 from kvproof.spec.conformance.shadow import Shadow
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.engines import scopes
@@ -106,3 +112,52 @@ def test_what_is_not_shown_refutes_nothing(hidden: Shows) -> None:
 
     report = api.check_all_laws(Part(), scopes=["fa4-m4-n2-tight"], walks=4, isolation=False)
     assert [(law.law, law.why) for law in report.refuted] == []
+
+
+class Served(PagedCacheAdapter):
+    """Shows what is served, and who holds blocks, but no keys."""
+
+    shows = frozenset({Shows.HITS, Shows.ADMISSION, Shows.REFERENCES})
+
+
+class Forgotten(PagedCacheAdapter):
+    """Shows no key any more after a reset that was done, or of blocks that were evicted, until they are registered again."""
+
+    def __init__(self, cache: type[PagedCache]) -> None:
+        super().__init__(cache)
+        self.hidden: set[tuple[int, int, str]] = set()
+
+    def start(self, config: Config) -> None:
+        self.hidden = set()
+        super().start(config)
+
+    def perform(self, action: Action) -> Observation:
+        shown = super().perform(action)
+        keys = list(shown.state.device.keys or ())
+        gone: Sequence[int] = range(len(self.cache.pool.refs)) if shown.result.get("done") else ()
+        if isinstance(action, act.EvictBlocks):
+            gone = action.blocks
+        self.hidden |= {(key.block, key.group, key.prefix) for key in keys if key.block in gone}
+        keys = [key for key in keys if (key.block, key.group, key.prefix) not in self.hidden]
+        return evolve(shown, state=evolve(shown.state, device=evolve(shown.state.device, keys=keys)))
+
+
+FORGETFUL = (
+    (Served, faulty.SaysItWasReset, "HB-16"),
+    (Served, faulty.NeverEvicts, "HB-17"),
+    (Forgotten, faulty.SaysItWasReset, "HB-10"),
+    (Forgotten, faulty.NeverEvicts, "HB-10"),
+)
+
+
+@pytest.mark.parametrize(("adapter", "cache", "law"), FORGETFUL)
+def test_what_is_served_though_it_is_said_to_be_forgotten_is_refuted(
+    adapter: type[PagedCacheAdapter], cache: type[PagedCache], law: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "Budget", functools.partial(Budget, shrink_runs=40))
+    asked: dict[str, Any] = {"laws": [law, "PC-13"], "scopes": ["fa4"], "walks": 4, "isolation": False}
+    report = api.check_all_laws(adapter(cache), **asked)
+    assert [refuted.law for refuted in report.refuted] == [law]
+    verdict = report.of("PC-13").verdict
+    assert verdict is (Verdict.UNDETERMINED if adapter is Served else Verdict.HOLDS)
+    assert api.check_all_laws(adapter(PagedCache), **asked).of(law).verdict is Verdict.HOLDS

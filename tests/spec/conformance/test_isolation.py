@@ -6,9 +6,13 @@ import faulthandler
 import multiprocessing
 import os
 import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import NoReturn
 
 import pytest
@@ -16,6 +20,7 @@ from attrs import define, field
 
 from kvproof.core.actions import Action, BeginStep, Drain
 from kvproof.core.config import Config, Group, configure
+from kvproof.spec.conformance import channel
 from kvproof.spec.conformance.adapter import (
     Adapter,
     AdapterError,
@@ -322,3 +327,56 @@ def test_a_process_that_an_action_leaves_behind_answers_nothing(isolated: Callab
     for _ in range(3):
         one.perform(Drain())
         assert len({one.perform(BeginStep()).result["pid"] for _ in range(5)}) == 1
+
+
+def written_to(descriptors: Callable[[], Iterable[int]]) -> Observation:
+    for descriptor in descriptors():
+        with suppress(OSError):
+            os.write(descriptor, b"junkjunkjunk")
+    return Observation()
+
+
+def alone(name: str) -> None:
+    """Run a function of this file in a process of its own: what it writes to every descriptor must not meet those of the tests."""
+    code = f"from tests.spec.conformance import test_isolation; test_isolation.{name}()"
+    done = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def test_who_writes_to_low_descriptors_does_not_meet_the_connection() -> None:
+    alone("writes_to_low_descriptors")
+
+
+def writes_to_low_descriptors() -> None:
+    adapter = guarded(Odd(lambda: written_to(lambda: range(3, 200))), limit=20)
+    try:
+        adapter.start(CONFIG)
+        assert [adapter.perform(Drain()) for _ in range(3)] == [Observation()] * 3
+    finally:
+        adapter.close()
+
+
+def test_who_writes_into_the_connection_ends_it() -> None:
+    """And nobody waits for the rest of a message that never comes."""
+    alone("writes_into_the_connection")
+
+
+def writes_into_the_connection() -> None:
+    adapter = guarded(Odd(lambda: written_to(lambda: [int(name) for name in os.listdir("/dev/fd") if int(name) > 2])), limit=20)
+    try:
+        adapter.start(CONFIG)
+        with pytest.raises(Died, match="wrote to the descriptor of the connection") as died:
+            adapter.perform(Drain())
+        assert died.value.how == "died"
+        adapter.start(CONFIG)
+        assert adapter.perform(BeginStep()).result["started"] == (CONFIG.num_blocks,)
+    finally:
+        adapter.close()
+
+
+def test_half_a_message_is_not_waited_for_longer_than_the_limit() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        there.sendall(channel.MARK + (100).to_bytes(channel.LENGTH, "big") + b"half")
+        with pytest.raises(channel.Overdue):
+            channel.Channel(here.fileno()).receive(0.0)

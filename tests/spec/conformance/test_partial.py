@@ -70,8 +70,8 @@ THIN = (
     ),
     Thin(
         frozenset({Shows.REFERENCES, Shows.FREE_QUEUE}),
-        ("PC-1", "PC-2", "PC-4", "PC-7", "PC-10"),
-        (),
+        ("PC-1", "PC-2", "PC-4", "PC-7"),
+        ("PC-10",),
         (("M-POOL-3", "fa4-m2-n4", "PC-4"), ("M-PUB-70", "fa4-w4-host", "PC-1")),
     ),
     Thin(frozenset({Shows.KEYS}), ("HB-4", "HB-6"), ("HB-5", "PC-11"), (("M-NULL-1", "fa4-m4-n2", "HB-6"),)),

@@ -116,6 +116,32 @@ def test_the_summary_counts_what_would_be_overlooked(inner: pytest.Pytester) -> 
     )
 
 
+def test_the_summary_says_why_laws_were_skipped(inner: pytest.Pytester) -> None:
+    whys = {
+        "PC-1": "it needs what is not shown: rows (3 times); judged 0 times without it",
+        "PC-2": "its premise was never true in 9 actions in 1 scope",
+        "PC-3": "it needs what is not shown: handoffs (1 times); judged 0 times without it",
+        "PC-4": "no scope could be searched",
+    }
+    verdicts = dict.fromkeys(whys, "Verdict.UNDETERMINED")
+    told = ", ".join(f'"{law}": {verdict}' for law, verdict in verdicts.items())
+    stand_in = STAND_IN.replace('VERDICTS = {"PC-1"', f"VERDICTS = {{{told}}}\nUNUSED = {{'PC-1'").replace(
+        'WHY = {"PC-1"', f"WHY = {whys!r}\nUNUSED = {{'PC-1'"
+    )
+    inner.makepyfile(stand_in=stand_in)
+    inner.makepyfile(test_mine=MODULE.replace(LAWS, 'laws=("PC-1", "PC-2", "PC-3", "PC-4")'))
+    result = inner.runpytest_inprocess(*PLUGIN)
+    result.assert_outcomes(passed=1, skipped=4)
+    (line,) = [line for line in result.outlines if line.startswith("skipped (s) ")]
+    assert "2 need what the adapter does not show, 1 never came up in these runs, 1 have other reasons; -rs lists" in line
+
+
+def test_nothing_is_said_of_skipped_laws_where_none_was(inner: pytest.Pytester) -> None:
+    result = inner.runpytest_inprocess(*PLUGIN, "--kvproof-law", "PC-1")
+    result.assert_outcomes(passed=2, deselected=2)
+    assert not [line for line in result.outlines if line.startswith("skipped (s) ")]
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

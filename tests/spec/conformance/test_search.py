@@ -15,14 +15,15 @@ from kvproof.core.actions import Action
 from kvproof.core.config import SOUND, VLLM_0_33_0, Config
 from kvproof.spec import faults, laws
 from kvproof.spec.conformance.adapter import Observation, Shows, Unsupported
+from kvproof.spec.conformance.budget import Budget
 from kvproof.spec.conformance.isolation import guarded
 from kvproof.spec.conformance.judging import GUARD
 from kvproof.spec.conformance.oracle import LawFinding, Verdict
 from kvproof.spec.conformance.play import Crash, Runs, Unrepeatable
 from kvproof.spec.conformance.reference import ModelAdapter, highest_first
-from kvproof.spec.conformance.search import Budget, Search, Searched
+from kvproof.spec.conformance.search import Search, Searched
 from kvproof.spec.conformance.settings import declared_by
-from kvproof.spec.conformance.shadow import Shadow
+from kvproof.spec.conformance.shadow import MOVING, Shadow
 from kvproof.spec.engines import players, scopes
 from kvproof.spec.laws.base import Law
 
@@ -176,6 +177,44 @@ def test_an_illegal_action_that_is_accepted_breaks_the_guard_rule_and_is_not_tri
     actions, violation = made.shrunk(made.broken["GUARD"])
     assert violation.law == "GUARD"
     assert len(actions) <= 3
+
+
+ONLY_GUARD = tuple(law for law in EVERY if law.id == "GUARD")
+
+
+@pytest.mark.parametrize("part", [Shows.TABLES, Shows.REFERENCES, Shows.FREE_QUEUE, Shows.KEYS])
+def test_whether_a_refused_action_changed_what_is_not_shown_is_undetermined(part: Shows) -> None:
+    """Accepted it is refuted with nothing shown at all; refused it is passed only by who shows that nothing changed."""
+    shows = frozenset(Shows) - {part}
+    made, (searched,) = search(ModelAdapter(shows=shows), "fa4-m4", judged=ONLY_GUARD, walks=2, steps=100)
+    assert made.broken == {}
+    assert finding(searched, "GUARD").verdict is Verdict.UNDETERMINED
+    assert part.value in finding(searched, "GUARD").hidden
+    made, _ = search(
+        Lenient(ModelAdapter(shows=frozenset()), shows=frozenset()), "fa4-m4", judged=ONLY_GUARD, walks=2, steps=100
+    )
+    assert set(made.broken) == {"GUARD"}
+
+
+@define
+class Careless(Lenient):
+    """Accepts reports of transfers that there are not, and no other illegal action."""
+
+    def perform(self, action: Action) -> Observation:
+        if isinstance(action, MOVING):
+            return super().perform(action)
+        return Wrapped.perform(self, action)
+
+
+def test_a_transfer_that_is_not_shown_is_not_known_to_be_illegal() -> None:
+    shows = frozenset(Shows) - {Shows.TRANSFERS}
+    made, _ = search(Careless(), "fa4-host", judged=ONLY_GUARD, walks=2, steps=200)
+    assert isinstance(made.broken["GUARD"].actions[-1], MOVING)
+    careless = Careless(ModelAdapter(shows=shows), shows=shows)
+    made, (searched,) = search(careless, "fa4-host", judged=ONLY_GUARD, walks=2, steps=200)
+    assert made.broken == {}
+    assert finding(searched, "GUARD").hidden["transfers"]
+    assert finding(searched, "GUARD").verdict is Verdict.UNDETERMINED
 
 
 def test_without_the_guard_rule_nothing_illegal_is_tried() -> None:
@@ -425,3 +464,58 @@ def test_after_many_points_the_first_ones_are_forgotten(monkeypatch: pytest.Monk
     players.played(runs.begin, config, ACTIONS)
     players.played(runs.begin, config, ACTIONS)
     assert runs.performed == 8
+
+
+# --- the end of a walk ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scope", ["fa4-m4-n2", "fa4-m4-n2-host-tiny"])
+def test_a_walk_ends_at_rest_with_a_reset_and_prompts_that_are_looked_up_again(scope: str) -> None:
+    """What random walks seldom reach: the reset is done, and nothing that was sent before is found."""
+    done: list[tuple[Action, Observation]] = []
+
+    class Heard(Wrapped):
+        def perform(self, action: Action) -> Observation:
+            done.append((action, super().perform(action)))
+            return done[-1][1]
+
+    judged = tuple(law for law in laws.ALL if law.id in ("PC-13", "PC-14"))
+    made, (searched,) = search(Heard(), scope, judged=judged, walks=1, steps=120)
+    assert made.broken == {}
+    assert searched.actions == 120
+    assert len(done) > 120
+    at = max(at for at, (action, _) in enumerate(done) if isinstance(action, act.ResetCache))
+    assert done[at][1].result["done"] is True
+    found = [shown.result["local"] for action, shown in done[at:] if isinstance(action, act.Lookup)]
+    assert found
+    assert set(found) == {0}
+    assert all(finding(searched, law).judged for law in ("PC-13", "PC-14"))
+
+
+# --- public reports that only an adapter can show (docs/public-faults.md) ---------------------------------------------
+
+
+def test_a_failed_load_that_is_taken_for_a_complete_one_is_refuted() -> None:
+    """Entry 138, where the failure is reported: the keys of what never arrived, or a request that goes on without it."""
+
+    class Deaf(Wrapped):
+        def perform(self, action: Action) -> Observation:
+            if isinstance(action, act.CompleteLoad) and action.failed:
+                action = act.CompleteLoad(action.request)
+            return super().perform(action)
+
+    judged = tuple(law for law in laws.ALL if law.id == "LD-5")
+    made, _ = search(Deaf(), "fa4-host", "fa4-m4-n2-host", judged=judged, walks=6, steps=500)
+    assert "LD-5" in made.broken
+
+
+def test_a_connector_whose_chunk_is_not_that_of_the_groups_is_refuted() -> None:
+    """Entry 10: 256 tokens for every group, whatever its blocks span."""
+
+    class Chunked(Wrapped):
+        def geometry(self, config: Config) -> Any:
+            return evolve(super().geometry(config), offload_tokens_per_block=(256,) * len(config.groups))
+
+    judged = tuple(law for law in laws.ALL if law.id in ("DS-1", "DS-6"))
+    made, _ = search(Chunked(), "fa4-m4-n2-host", judged=judged, walks=1, steps=5)
+    assert set(made.broken) == {"DS-1", "DS-6"}

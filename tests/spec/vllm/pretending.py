@@ -24,6 +24,22 @@ def broken_lines():
     return [*lines[:61], json.dumps(row), *lines[62:]]
 
 
+class Raising:
+    """A release that ends in an assertion without a message, by its statement, in a function of its scheduler."""
+
+    def __init__(self, statement, function="schedule"):
+        self.statement, self.function = statement, function
+
+    def run(self, config, script, **options):
+        lines = recorded_lines()
+        steps = [at for at, line in enumerate(lines) if at and json.loads(line)["op"] == "step"]
+        row = json.loads(lines[steps[3]])
+        yield from ({"line": line} for line in lines[: steps[3]])
+        yield {"line": json.dumps({"i": row["i"], "op": "step", "args": row["args"], "raised": "AssertionError: "})}
+        trace = f'Traceback:\n  File "/x/vllm/v1/core/sched/scheduler.py", line 9, in {self.function}\n    {self.statement}\n'
+        yield {"end": {"steps": 4, "raised": "AssertionError: ", "traceback": f"{trace}AssertionError\n"}}
+
+
 class Pretended:
     """Answers runs like the process of a release. ``how``: holds, broken, hangs, crashes, raises, unusable, unsupported."""
 

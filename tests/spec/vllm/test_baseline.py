@@ -69,6 +69,68 @@ def test_where_a_prompt_ends_narrows_an_entry():
     assert not one.excuses(RECURRENT, BENT, LAWS)
 
 
+def raised(by, statement):
+    values = (
+        ("raised", "'AssertionError: '"),
+        ("raised_by", f"vllm/v1/core/sched/scheduler.py in {by}"),
+        ("statement", statement),
+    )
+    return Breach("LV-9", 18, "the engine ends in an exception", values)
+
+
+def test_what_raised_narrows_an_entry():
+    (one,) = parsed(entry(law="LV-9", condition={"raised_by": "vllm/v1/core/sched/scheduler.py in schedule"}))
+    assert one.excuses(RECURRENT, raised("schedule", "assert a"), LAWS)
+    assert not one.excuses(RECURRENT, raised("update", "assert a"), LAWS)
+    assert not one.excuses(RECURRENT, evolve(raised("schedule", ""), values=(("raised", "'AssertionError: '"),)), LAWS)
+
+
+def test_the_shipped_entry_of_a_padded_admission_declares_its_assertion_and_no_other():
+    (one,) = (each for each in baseline.shipped(laws.ALL) if each.source == "docs/findings/padded-threshold.md")
+    config = one.witness.case("").scope.config
+    assert one.excuses(config, raised("schedule", "assert num_new_tokens == 1 + self.num_spec_tokens"), LAWS)
+    assert not one.excuses(config, raised("schedule", "assert num_new_tokens > 0"), LAWS)
+    assert not one.excuses(config, raised("update_from_output", "assert n == 1 + self.num_spec_tokens"), LAWS)
+    assert not one.excuses(RECURRENT, raised("schedule", "assert num_new_tokens == 1 + self.num_spec_tokens"), LAWS)
+
+
+APPEND = [0, [[1, 2, 3], [4]]]
+
+
+def appending(*appends, **changes):
+    return entry(law="TB-11", condition={"profile": "append_guard=per_group"}) | {
+        "witness": {"scope": "fa4-m4-n2", "appends": list(appends), **changes}
+    }
+
+
+def test_a_witness_may_be_appends_to_rows():
+    (one,) = parsed(appending(APPEND, [3, [[], [5]]]))
+    arguments, actions = one.witness.rows(one.name)
+    assert [action.row for action in actions] == [0, 3]
+    assert actions[0].blocks == ((1, 2, 3), (4,))
+    config = arguments.resolve()
+    assert (config.dcp_size, config.max_running) == (2, RECURRENT.max_running)
+    assert [group.kind for group in config.groups] == ["full_attention", "mamba_align"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (appending(), "appends"),
+        (appending([0, [[1]]]), "append 0 has ids of 1 groups, the configuration has 2"),
+        (appending(APPEND, [4, [[1], []]]), "append 1 goes to row 4; there are 4"),
+        (appending([0, [[100_000], []]]), "append 0 has an id that is no block"),
+        (appending(APPEND, script=[["step"]]), "a witness has a script or appends"),
+        (appending(APPEND) | {"witness": {"scope": "fa4-m4-n2"}}, "a witness has a script or appends"),
+        (appending(APPEND) | {"witness": {"scope": "fa4-m4-n2", "script": []}}, "no run shows a worker's rows"),
+        (appending(APPEND) | {"law": "CC-1", "condition": {"message": "x"}}, "CC-1 is not judged on rows"),
+    ],
+)
+def test_what_is_wrong_with_a_witness_of_rows_is_named(wrong, message):
+    with pytest.raises(baseline.BaselineError, match=message):
+        parsed(wrong)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -1,6 +1,7 @@
 """The command line of conform: exit codes, what it prints, and a last line that reproduces."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,9 @@ from kvproof.spec.conformance import api, reports
 from kvproof.spec.conformance.adapter import Observation, Shows
 from kvproof.spec.conformance.oracle import Verdict
 from kvproof.spec.exits import ExitCode, UserError
-from kvproof.spec.vllm import matrix, process, releases
+from kvproof.spec.vllm import legends, matrix, process, releases
 from kvproof.spec.vllm.releases import Release
-from kvproof.spec.vllm.verdicts import Row, Table
+from kvproof.spec.vllm.verdicts import NEVER, Row, Table
 
 from .pretending import opened
 
@@ -127,7 +128,10 @@ def test_the_line_that_reproduces_keeps_what_bounds_the_search(capsys):
 
 
 def rows_of(version, **verdicts):
-    rows = tuple(Row(law.replace("_", "-"), verdict, 7, 3 * (verdict == "refuted")) for law, verdict in verdicts.items())
+    rows = tuple(
+        Row(law.replace("_", "-"), verdict, 17, 3 * (verdict == "refuted"), why=NEVER * (verdict == "undetermined"))
+        for law, verdict in verdicts.items()
+    )
     return Table(version, "pretended", rows, 1, 40, 60)
 
 
@@ -144,9 +148,22 @@ def test_what_matters_comes_first_and_what_holds_is_folded(capsys):
     assert order == ["DS-2", "TB-11", "CC-1"]
     assert "13 laws hold within these runs (--all: how often each was judged): PC-1, PC-2," in out
     assert "TB-11 is bent by append_guard = per_group of the followed profile (docs/laws.md)" in out
-    assert "undetermined: DS-7" in out
-    assert " PC-13   holds 7" in printed(capsys, [table], everything=True)
+    assert f"undetermined, {NEVER}: DS-7\n" in out
+    assert legends.UNDETERMINED in out.replace("\n", " ")
+    assert " PC-13   holds 17 " in printed(capsys, [table], everything=True)
+    assert "weak evidence" not in out
     assert "verdict: refuted: vLLM 1.0: DS-2" in out
+
+
+def test_laws_that_were_judged_a_few_times_are_marked(capsys):
+    """In the table and in the line of what holds; a refuted law needs no second judgement."""
+    many = rows_of("1.0", **{f"PC_{number}": "holds" for number in range(1, 14)}, TB_11="declared", DS_2="refuted")
+    few = [evolve(row, judged=2, broken=2 * (row.law == "DS-2"), declared=row.law == "TB-11") for row in many.rows]
+    out = printed(capsys, [many, evolve(many, version="2.0", rows=(few[0], *many.rows[1:-2], *few[-2:]))])
+    assert "PC-1*, PC-2, " in out
+    assert "declared 1 of 2*" in out
+    assert "refuted 2 of 2 " in out
+    assert f"\n{legends.FEW_WORDS}\n" in out
 
 
 def test_a_run_that_ended_early_says_who_judges_it_and_where_it_was(capsys):
@@ -165,7 +182,7 @@ def test_a_run_that_ended_early_says_who_judges_it_and_where_it_was(capsys):
 def test_nothing_is_tabled_of_a_release_that_cannot_be_run(capsys):
     out = printed(capsys, [evolve(rows_of("1.0", PC_1="undetermined"), unusable="it is torn", runs=0)])
     assert "cannot be run: it is torn" in out
-    assert "undetermined: PC-1" not in out
+    assert "PC-1" not in out
 
 
 def test_what_cannot_be_run_is_undetermined(capsys):
@@ -335,13 +352,17 @@ def test_the_verdict_is_in_words_and_the_last_line_gives_the_first_refuted_law_a
     ]
     assert said({"PC-1": holds, "PC-2": refuted, "PC-3": refuted}, "--walks", "4", "--policy", "a=b c") == [
         "verdict: refuted (2 laws); 1 held where they were judged, none undetermined",
-        "kvproof conform adapter my.module:Mine --seed 0 --law PC-2 --walks 4 --policy 'a=b c'",
+        "kvproof conform adapter my.module:Mine --seed 0 --law PC-3 --walks 4 --policy 'a=b c'",
     ]
     assert said({"PC-1": unknown})[0] == "verdict: undetermined: 1 law undetermined: nothing is said of them"
+    assert said({"PC-1": refuted, "PC-2": holds}, problems=("fa4: it could not be judged any further",))[0].startswith(
+        "verdict: refuted (1 law); 1 held where they were judged"
+    )
     assert "not everything could be judged" in said({"PC-1": holds}, problems=("a walk ended early",))[0]
 
 
-def test_the_report_on_an_adapter_is_written_and_its_last_line_reproduces(capsys, tmp_path):
+def test_the_report_on_an_adapter_is_written_and_its_last_line_reproduces(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(_conform_adapter, "path_needed", lambda module: "")
     target = "tests.spec.vllm.test_conform_command:Stillborn"
     words = ["conform", "adapter", target, "--scope", "fa4", "--walks", "1", "--steps", "5"]
     assert main([*words, "--report", str(tmp_path / "new")]) == ExitCode.REFUTED
@@ -353,9 +374,34 @@ def test_the_report_on_an_adapter_is_written_and_its_last_line_reproduces(capsys
     assert last == f"kvproof conform adapter {target} --seed 0 --law LV-9 --scope fa4 --walks 1 --steps 5"
     assert main(last.split()[1:]) == ExitCode.REFUTED
     assert main(["report", str(tmp_path / "new" / "stillborn-LV-9.json")]) == ExitCode.HOLDS
-    capsys.readouterr()
+    again = "check_all_laws(adapter, laws=['LV-9'], scopes=['fa4'], seed=0, walks=1, steps=5)"
+    assert capsys.readouterr().out.splitlines()[-1] == again
+    page = (tmp_path / "new" / "stillborn-LV-9.md").read_text()
+    assert page.splitlines()[-1] == f"    {again}"
+    report = eval(again, {"check_all_laws": api.check_all_laws, "adapter": Stillborn()})
+    assert [law.law for law in report.refuted] == ["LV-9"]
     (tmp_path / "file").write_text("")
     assert main([*words, "--report", str(tmp_path / "file")]) == ExitCode.ERROR
+
+
+def test_the_last_line_has_the_path_by_which_the_module_was_found(tmp_path, monkeypatch):
+    """Of `PYTHONPATH` as it is set, of the current folder by a point; an installed module needs none."""
+    for name in ("by_path", "by_place", "elsewhere"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}_module.py").write_text("thing = 1")
+        monkeypatch.syspath_prepend(str(tmp_path / name))
+        _conform_adapter._loaded(f"{name}_module:thing")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(("nowhere", str(tmp_path / "by_path"))))
+    monkeypatch.chdir(tmp_path / "by_place")
+    assert _conform_adapter.path_needed("by_path_module") == os.environ["PYTHONPATH"]
+    assert _conform_adapter.path_needed("by_place_module") == "."
+    assert _conform_adapter.path_needed("elsewhere_module") == ""
+    assert _conform_adapter.path_needed("json.decoder") == ""
+    assert _conform_adapter.path_needed("sys") == ""
+    (tmp_path / "by_place" / "pack").mkdir()
+    (tmp_path / "by_place" / "pack" / "inner.py").write_text("thing = 1")
+    _conform_adapter._loaded("pack.inner:thing")
+    assert _conform_adapter.path_needed("pack.inner") == "."
 
 
 def test_an_attribute_is_an_adapter_or_makes_one():

@@ -1,5 +1,6 @@
 """Releases side by side: the same cases for every one, tables, smallest cases, comparison, baselines."""
 
+import contextlib
 import datetime
 import json
 from pathlib import Path
@@ -10,13 +11,15 @@ from msgspec import structs
 
 from kvproof.spec import laws
 from kvproof.spec.exits import ExitCode, UserError
-from kvproof.spec.vllm import baseline, matrix, pages, shrink, verdicts
+from kvproof.spec.vllm import baseline, configurations, matrix, pages, shrink, verdicts
 from kvproof.spec.vllm.matrix import Options
+from kvproof.spec.vllm.process import ReleaseRaised
 from kvproof.spec.vllm.releases import Release
 from kvproof.spec.vllm.runs import Breach, Outcome
 from kvproof.spec.vllm.verdicts import Finding, Tally
 
-from .pretending import opened
+from .fake_release import FakeRelease
+from .pretending import Pretended, Raising, opened
 
 TODAY = datetime.date(2026, 12, 1)
 QUICK = Options(steps=30, scope="fa4-m4", laws=("PC-3", "LV-9"), shrink_runs=3)
@@ -248,3 +251,122 @@ def test_a_smallest_case_of_another_configuration_has_another_name():
     assert matrix._named(play, play(finding.case), finding).case.scope.name == scope.name
     lost = matrix._named(lambda case: Outcome(case), play(smaller), finding)
     assert lost.case == smaller
+
+
+# --- entries with a witness of rows, and of exceptions ---------------------------------------------------------------
+
+
+class NoGuard(FakeRelease):
+    """An append goes on into the next row."""
+
+    def write(self, widths, counts, flat, row, blocks):
+        for group, ids in enumerate(blocks):
+            self.put(widths[group], counts[group], flat[group], row, ids)
+        return ""
+
+
+class GuardBefore(FakeRelease):
+    """All groups are compared before anything is written."""
+
+    def write(self, widths, counts, flat, row, blocks):
+        sizes = zip(widths, counts, blocks, strict=True)
+        if any(count[row] + len(ids) > width for width, count, ids in sizes):
+            return "too long"
+        return super().write(widths, counts, flat, row, blocks)
+
+
+class Rows(Pretended):
+    """Plays a recording that holds, and its rows are those of a release."""
+
+    def __init__(self, release):
+        super().__init__("holds")
+        self.release = release
+
+    def geometry(self, config):
+        return self.release.geometry(config)
+
+    def rows(self, config, appends):
+        return self.release.rows(config, appends)
+
+
+def opening(runner):
+    @contextlib.contextmanager
+    def open_runner(release):
+        yield runner
+
+    return open_runner
+
+
+ROWS = Options(steps=1, laws=("TB-11",))
+(GUARD,) = (one for one in baseline.shipped(laws.ALL) if one.law == "TB-11")
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """The other subjects are asked under a few generated configurations."""
+    monkeypatch.setattr(configurations, "everything", lambda seed, count, quick: configurations.generated(seed, 12))
+
+
+def judged_rows(fake, *entries, runner=Rows):
+    version = release("0.33.0")
+    (table,) = matrix.judge(ROWS, [version], {"0.33.0": entries}, TODAY, open_runner=opening(runner(fake)))
+    return table
+
+
+def test_a_violation_of_rows_is_declared_by_an_entry_and_bent_without_one(few):
+    table = judged_rows(FakeRelease(), GUARD)
+    row = table.row("TB-11")
+    assert row is not None
+    assert (row.verdict, row.broken, row.bent, table.stale) == ("declared", 0, 0, ())
+    assert row.declared >= 10
+    plain = judged_rows(FakeRelease()).row("TB-11")
+    assert plain is not None
+    assert (plain.verdict, plain.bent, plain.declared) == ("bent", row.declared, 0)
+    assert plain.judged == row.judged
+
+
+def test_an_entry_of_rows_that_nothing_shows_any_more_is_stale(few):
+    table = judged_rows(GuardBefore(), GUARD)
+    assert verdict_of(table, "TB-11") == "holds"
+    assert table.stale == (f"{GUARD.name}: its witness does not break the law any more",)
+    assert table.verdict() is ExitCode.UNDETERMINED
+
+
+def test_an_entry_of_rows_declares_nothing_else(few):
+    table = judged_rows(NoGuard(), GUARD)
+    assert table.refuted == ["TB-11"]
+    assert table.stale == (f"{GUARD.name}: its witness breaks the law outside its condition",)
+    (finding,) = table.findings
+    assert finding.breach.message == "an append past the end of a row was accepted"
+
+
+class RowsRaise(Rows):
+    """The rows cannot be filled."""
+
+    def rows(self, config, appends):
+        raise ReleaseRaised(version="0", doing="rows", text="TypeError: no such tables")
+
+
+def test_rows_that_cannot_be_asked_for_make_their_entry_stale(few):
+    table = judged_rows(FakeRelease(), GUARD, runner=RowsRaise)
+    (said,) = table.stale
+    assert said.startswith(f"{GUARD.name}: its witness cannot be run: ")
+    assert "no such tables" in said
+    assert verdict_of(table, "TB-11") == "undetermined"
+
+
+@pytest.mark.parametrize(
+    ("statement", "function", "verdict"),
+    [
+        ("assert num_new_tokens == 1 + self.num_spec_tokens", "schedule", "declared"),
+        ("assert num_new_tokens > 0", "schedule", "refuted"),
+        ("assert num_new_tokens == 1 + self.num_spec_tokens", "update_from_output", "refuted"),
+    ],
+)
+def test_another_assertion_than_the_declared_one_is_refuted(statement, function, verdict):
+    (padded,) = (one for one in baseline.shipped(laws.ALL) if one.source == "docs/findings/padded-threshold.md")
+    options = Options(case=padded.witness.case(""), laws=("LV-9",))
+    runner = opening(Raising(statement, function))
+    (table,) = matrix.judge(options, [release("0.33.0")], {"0.33.0": [padded]}, TODAY, open_runner=runner)
+    assert verdict_of(table, "LV-9") == verdict
+    assert bool(table.stale) == (verdict == "refuted")

@@ -25,6 +25,7 @@ from kvproof.spec.vllm.process import (
     missing_packages,
     place,
     raised_at,
+    raising,
 )
 from kvproof.spec.vllm.releases import Release
 
@@ -268,3 +269,19 @@ def test_an_exception_is_named_with_its_place():
     assert place(own) == "kvproof/spec/vllm/child/main.py:12 in append"
     failure = ReleaseRaised(version="1", doing="hello", text="AttributeError: x", traceback=TRACE)
     assert str(failure) == "vLLM 1 raised during hello: AttributeError: x, at vllm/v1/request.py:12 in append"
+
+
+def test_what_raised_is_named_without_folder_and_line():
+    assert raising("") == ("", "")
+    assert raising(TRACE)[0] == "vllm/v1/request.py in append"
+    assert raising(TRACE.replace("line 12", "line 77")) == raising(TRACE)
+    own = TRACE.replace("/some/where/vllm/0.1.0/vllm/v1/request.py", str(CHILD))
+    assert raising(own)[0] == "kvproof/spec/vllm/child/main.py in append"
+    lines = [*TRACE.rstrip().splitlines()[:-1], '  File "/some/vllm/.venv/lib/site-packages/torch/a.py", line 3, in b']
+    assert raising("\n".join([*lines, "    raise E", "E"]))[0] == "vllm/v1/request.py in append"
+
+
+def test_the_statement_that_raised_is_told():
+    trace = 'Traceback:\n  File "/x/vllm/v1/a.py", line 5, in schedule\n    assert n == m\n           ^^^^^^\nAssertionError\n'
+    assert raising(trace) == ("vllm/v1/a.py in schedule", "assert n == m")
+    assert raising(trace.replace("    assert n == m\n           ^^^^^^\n", "")) == ("vllm/v1/a.py in schedule", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from kvproof.spec import laws as all_laws
 from kvproof.spec.traces.format import ConnectorConfig
-from kvproof.spec.vllm import releases, runs, scopes_random, scripts
+from kvproof.spec.vllm import baseline, matrix, releases, runs, scopes_random, scripts
 from kvproof.spec.vllm.process import ReleaseProcess
 from kvproof.spec.vllm.runs import Case
 from kvproof.spec.vllm.scope_parts import Scope, configured, full, mamba, sliding
@@ -128,3 +129,54 @@ def test_runs_that_once_differed_are_predicted_to_the_last_value(process, number
     assert (outcome.differences, outcome.difference, outcome.problem) == ({}, "", "")
     assert [breach.law for breach in outcome.breaches if not breach.bent] == (["LV-9"] if outcome.failure else [])
     assert outcome.failure in ("", "ValueError: Cannot get 2 free blocks from the pool")
+
+
+@pytest.mark.parametrize("process", ["0.30.0"], indirect=True)
+def test_the_tail_of_an_older_release_is_that_of_the_whole_prompt(process):
+    """A prompt of one hash block, half an entry of attention: its key is the prompt's tail before 0.32, and is no violation."""
+    config = configured("old-tail", full(4), mamba(4), ranks=2)
+    case = Case(Scope(config.name, config), scripts.checked([["submit", (1, 2, 3, 4), 1, 0], ["step"]]))
+    own = runs.play(process, case, all_laws.ALL, profile=runs.followed(process.release.version))
+    assert (own.breaches, own.differences, own.premises["HB-13"]) == ((), {}, 1)
+    other = runs.play(process, case, all_laws.ALL)
+    assert [breach.law for breach in other.breaches] == ["HB-13"]
+
+
+TAIL_20 = tuple(range(1, 26))
+
+
+@pytest.mark.parametrize(
+    ("process", "settings", "hit"),
+    [
+        ("0.30.0", {}, 0),
+        ("0.30.0", {"retention": 8}, 0),
+        ("0.30.0", {"retention": None}, 20),
+        ("0.30.0", {"recurrent": 8, "unit": 4}, 20),
+        ("0.33.0", {}, 20),
+    ],
+    indirect=["process"],
+)
+def test_with_eagle_a_tail_at_the_end_of_a_recurrent_block_was_not_kept(process, settings, hit):
+    """new-release.md: the states of multiples of S are retained, and no chunk ends at one; an entry declares it."""
+    asked = {"recurrent": 4, "retention": 0, "unit": None} | settings
+    groups = full(4), mamba(asked.pop("recurrent"), 1)
+    config = configured("eagle-tail", *groups, ranks=2, eagle=True, drafts=1, room=6.0, **asked)
+    script = scripts.checked([["submit", TAIL_20, 1, 0], ["settle"], ["submit", TAIL_20, 1, 0], ["step"]])
+    version = process.release.version
+    case = Case(Scope(config.name, config), script)
+    outcome = runs.play(process, case, all_laws.ALL, keep=True, profile=runs.followed(version))
+    assert [found["local"] for found in calls(outcome, "lookup")] == [0, hit]
+    breach = outcome.broken("LV-10")
+    assert (breach is None) == (hit == 20)
+    entries = baseline.of_release(baseline.shipped(all_laws.ALL), version)
+    assert breach is None or baseline.excused(entries, config, breach, {law.id: law for law in all_laws.ALL})
+
+
+@pytest.mark.parametrize(("process", "said"), [("0.28.0", "outside its condition"), ("0.33.0", "")], indirect=["process"])
+def test_the_entry_of_the_guard_of_rows_is_shown_by_its_appends(process, said):
+    """The rows of 0.28.0 are not guarded at all; those of 0.33.0 group by group."""
+    (entry,) = (one for one in baseline.shipped(all_laws.ALL) if one.law == "TB-11")
+    job = matrix.Job("witness", process.release, ("TB-11",), entry=entry)
+    stale = matrix.perform(job, lambda release: contextlib.nullcontext(process)).stale
+    assert stale.endswith(said)
+    assert bool(stale) == bool(said)

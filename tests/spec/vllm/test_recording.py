@@ -6,6 +6,7 @@ import gc
 import importlib.util
 import json
 import os
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -180,12 +181,23 @@ class TestACommand:
         told = capfd.readouterr().out
         assert "1 recording in" in told
         assert "script-1.ndjson.gz  vllm 9.9.9, 3 operations" in told
-        assert f"kvproof replay --profile vllm-0.33.0 {tmp_path / 'out'}" in told
+        assert "no profile of its own is known: vllm 9.9.9\n" in told
+        assert told.endswith(f"judge them:\nkvproof replay --follow {tmp_path / 'out'}\n")
 
     def test_the_line_that_it_prints_works(self, tmp_path, monkeypatch, capfd):
         assert record(tmp_path, monkeypatch, ONE) == ExitCode.HOLDS
-        assert main(["replay", "--profile", "vllm-0.33.0", str(tmp_path / "out")]) == ExitCode.HOLDS
-        assert "recordings covered" in capfd.readouterr().out
+        line = capfd.readouterr().out.splitlines()[-1]
+        assert line.startswith("kvproof replay ")
+        assert main(shlex.split(line)[1:]) == ExitCode.HOLDS
+        assert "laws" in capfd.readouterr().out
+
+    def test_a_release_with_a_profile_is_replayed_by_it(self, tmp_path, monkeypatch, capfd):
+        of_a_release = "import vllm; vllm.__version__ = '0.33.0'\n" + ONE
+        assert record(tmp_path, monkeypatch, of_a_release) == ExitCode.HOLDS
+        told = capfd.readouterr().out
+        assert "script-1.ndjson.gz  vllm 0.33.0, 3 operations" in told
+        assert told.endswith(f"judge them:\nkvproof replay {tmp_path / 'out'}\n")
+        assert "no profile" not in told
 
     def test_states_of_calls_on_demand(self, tmp_path, monkeypatch):
         assert record(tmp_path, monkeypatch, ONE, "--calls") == ExitCode.HOLDS

@@ -1,6 +1,7 @@
 """What comes of one case: judged lines, and every way in which a process may fail."""
 
 import pytest
+from attrs import evolve
 
 from kvproof.spec import laws
 from kvproof.spec.exits import UserError
@@ -9,7 +10,7 @@ from kvproof.spec.vllm import runs, scopes, scripts
 from kvproof.spec.vllm.process import ReleaseUnusable
 from kvproof.spec.vllm.runs import Case
 
-from .pretending import Pretended
+from .pretending import Pretended, Raising
 
 SCOPE = scopes.by_name("fa4-m4")
 CASE = Case(SCOPE, scripts.generate(SCOPE.config, "0", 10), "--scope fa4-m4 --seed 0 --case 0")
@@ -57,6 +58,14 @@ def test_a_hang_and_a_crash_break_the_law_that_nothing_ends_in_an_error(how, wor
     assert outcome.failure
 
 
+def test_an_exception_tells_the_function_that_raised_and_its_statement():
+    breach = runs.play(Raising("assert count == 3"), CASE, laws.ALL).broken("LV-9")
+    assert breach is not None
+    values = dict(breach.values)
+    assert values["raised"] == "'AssertionError: '"
+    assert (values["raised_by"], values["statement"]) == ("vllm/v1/core/sched/scheduler.py in schedule", "assert count == 3")
+
+
 def test_what_a_release_cannot_run_is_no_breach():
     outcome = runs.play(Pretended("unsupported"), CASE, laws.ALL)
     assert outcome.unsupported == "no such group"
@@ -93,3 +102,11 @@ def test_a_case_is_read_back_from_its_file(tmp_path):
 def test_another_file_is_no_case(data):
     with pytest.raises(UserError, match=r"case\.json"):
         runs.from_json(data, "case.json")
+
+
+def test_older_releases_are_followed_with_the_tail_of_the_whole_prompt():
+    assert runs.followed("0.33.0") == runs.followed("0.32.1rc1") == runs.followed("unknown") == runs.FOLLOWED
+    assert runs.followed("1.0") == runs.FOLLOWED
+    old = runs.followed("0.31.0")
+    assert old == runs.followed("0.9.2+cpu")
+    assert (old.prompt_tail, evolve(old, name="", prompt_tail="P-1")) == ("P", evolve(runs.FOLLOWED, name=""))
