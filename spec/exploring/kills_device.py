@@ -8,6 +8,9 @@ from __future__ import annotations
 from kvproof.spec.exploring.kills import Kill
 
 KILLS: dict[str, Kill] = {
+    "M-RST-3": Kill("fa1-contexts", "PC-13", 9),
+    "M-RST-4": Kill("fa1-contexts", "PC-14", 8),
+    "M-EVICT-2": Kill("fa1-contexts", "PC-13", 8),
     "M-GEO-2": Kill("fa2r-fa2-m2-m4-n2", "TB-12", 0),
     "M-GEO-3": Kill("fa2-m4-c2-w4-st2-x1", "DS-1", 0),
     "M-GEO-4": Kill("fa2-m4-c2-w4-st2-x1", "DS-1", 0),

@@ -67,11 +67,11 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     ),
     "M-TAIL-5": (
         "fa8-fa4-m4-h2-host",
-        "LV-6 held for 38 actions of the EAGLE scope, and the host of fa1-m2-n2-host is too small for a whole prompt",
+        "not searched in the catalogue yet; LV-6 asks for a host that holds a whole prompt",
     ),
     "M-TAIL-6": (
         "fa8-fa4-m4-h2-host",
-        "LV-6 held for 38 actions of the EAGLE scope, and the host of fa1-m2-n2-host is too small for a whole prompt",
+        "not searched in the catalogue yet; LV-6 asks for a host that holds a whole prompt",
     ),
     "M-TAIL-3": (
         "fa8-m8-h2-eagle-host",
@@ -118,8 +118,11 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
         "TB-10 was not broken among the first 40000 edges of fa1-m2+1-w1-n2-eagle-host, whose bounds sample no token",
     ),
     "M-PUB-88": ("fa4-w4-ahead-lazy", "a load has to run into a step in flight: fa1-host-ahead holds loads back"),
-    "M-PUB-114": ("fa4-m4+1-n2-ahead-host", "needs draft tokens"),
-    "M-PUB-136": ("fa4-m4-host", "needs several groups beside another connector, or loads that fail in part"),
-    "M-PUB-137": ("fa4-m4-host", "needs several groups beside another connector"),
+    "M-PUB-114": ("fa4-m4+1-n2-ahead-host", "not searched in the catalogue yet: it needs draft tokens beside a host"),
+    "M-PUB-136": (
+        "fa4-m4-host",
+        "not searched in the catalogue yet: it needs several groups beside another connector, or loads that fail in part",
+    ),
+    "M-PUB-137": ("fa4-m4-host", "not searched in the catalogue yet: it needs several groups beside another connector"),
 }
 """What no scope of the catalogue was seen to reach: a scope of the walk (``engines.scopes``) that does, and why."""
