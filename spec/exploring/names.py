@@ -70,12 +70,12 @@ class Nodes(dict[int, int]):
 class Labels:
     """The labels of one world. ``kept``: blocks and tokens keep their names, only what is dead or monotone is dropped."""
 
-    __slots__ = ("blocks", "hosts", "kept", "nodes", "requests", "tokens")
+    __slots__ = ("blocks", "contexts", "hosts", "kept", "nodes", "requests", "tokens")
 
     def __init__(self, prefixes: Prefixes, kept: bool = False) -> None:
         made = Kept if kept else Numbers
         self.kept = kept
         self.blocks, self.hosts = made(0), made(0)
         self.requests = Numbers()
-        self.tokens = made()
-        self.nodes = Nodes(prefixes, self.tokens, made())
+        self.tokens, self.contexts = made(), made()
+        self.nodes = Nodes(prefixes, self.tokens, self.contexts)
