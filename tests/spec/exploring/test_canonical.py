@@ -32,7 +32,7 @@ def with_events(name: str, **settings: Any) -> Scope:
 
 SCOPES = (
     with_events("fa4-m4-n2"),
-    with_events("fa8-fa4-m4-h2-host"),
+    with_events("fa2-m4-n4-host"),
     with_events("fa4-m4+1-n2-ahead-host", profile=profiles.profile_named("vllm-0.33.0")),
     with_events("fa4-host-missing"),
     scopes.by_name("fa4-ahead-host-hold"),
@@ -60,7 +60,7 @@ def distinct(world: World) -> bool:
 def samples(scope: Scope, seed: str, steps: int = 600, most: int = 1) -> Iterator[World]:
     """Yield worlds of a walk, of those with something that is rare at least some."""
     seen: Counter[str] = Counter()
-    for world, _ in worlds(scope, f"{seed}/rare", steps, steps):
+    for world, _ in worlds(scope, "b", steps, steps):
         found = rare(world)
         if any(seen[name] < 2 * most for name in found):
             yield world
