@@ -349,10 +349,14 @@ def external_counts(config: Config, request: Request, action: Allocate, admitted
 
 
 def undo_records(plan: Plan, request: int, before: Pool, after: Pool) -> tuple[tuple[int, tuple[KeyRecord, ...]], ...]:
-    """Return the plan's undo list with the records that registration changed (T39.2)."""
+    """Return the plan's undo list with the records that registration changed (T39.2).
+
+    The blocks stand in the order of their first change, which depends on no block's id: keys are given back in it.
+    """
     if before.entries == after.entries:
         return plan.undo
-    changed = sorted({entry[3] for entry in set(before.entries) ^ set(after.entries)})
+    entries = sorted(set(before.entries) ^ set(after.entries), key=pools.inserted)
+    changed = dict.fromkeys(entry[3] for entry in entries)
     records = tuple(
         KeyRecord(
             block,

@@ -84,7 +84,12 @@ def keys_of(pool: Pool, block: int) -> tuple[tuple[int, int, int, int], ...]:
     """Return the entries of a block in order of insertion, primary and secondary alike (3.2)."""
     if pool.key_node[block] == NO_KEY:
         return ()
-    return tuple(sorted((entry for entry in pool.entries if entry[3] == block), key=lambda entry: entry[2]))
+    return tuple(sorted((entry for entry in pool.entries if entry[3] == block), key=inserted))
+
+
+def inserted(entry: tuple[int, int, int, int]) -> int:
+    """Return the number of an entry's insertion, by which entries are told apart (3.2)."""
+    return entry[2]
 
 
 def remove_all(pool: Pool, block: int) -> Pool:

@@ -101,8 +101,12 @@ def spoiled(table: Prefixes, memory: tuple[contents.Cells, ...], missing: int) -
 
 
 def without_keys(table: Prefixes, pool: Pool, missing: int) -> Pool:
-    """Return a pool in which no block has a key that goes on behind the valid tokens; such a block loses all keys (T4)."""
-    for block in sorted({block for node, _, _, block in pool.entries if goes_on(table, node, missing)}):
+    """Return a pool in which no block has a key that goes on behind the valid tokens; such a block loses all keys (T4).
+
+    The blocks lose them in the order in which such keys were inserted, which depends on no block's id.
+    """
+    gone = [entry for entry in sorted(pool.entries, key=pools.inserted) if goes_on(table, entry[0], missing)]
+    for block in dict.fromkeys(entry[3] for entry in gone):
         pool = pools.evict(pool, block)
     return pool
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import combinations, permutations
 
 from attrs import evolve
 
@@ -40,7 +41,8 @@ def candidates(world: World, bounds: Bounds, limits: Limits) -> Iterator[Action]
             yield due
             return
     # The prompts of the list are replaced by those of the bounds, which are the same in every world.
-    found = (action for action in lists.enabled(world, evolve(limits, max_live=0)) if wanted(world, action, bounds))
+    listed = closed(lists.enabled(world, evolve(limits, max_live=0)), world, bounds)
+    found = (action for action in listed if wanted(world, action, bounds))
     yield from found if bounds.chunks == "every" else longest(found)
     if world.phase is Phase.IDLE and len(world.requests) < bounds.live:
         number = prompts.free_id(world)
@@ -48,6 +50,32 @@ def candidates(world: World, bounds: Bounds, limits: Limits) -> Iterator[Action]
             yield act.Submit(number, tokens, context)
             if bounds.skip_reading:
                 yield act.Submit(number, tokens, context, skip_reading=True)
+
+
+def closed(actions: Iterable[Action], world: World, bounds: Bounds) -> Iterator[Action]:
+    """Yield the actions, and where the list has an example of some names all that differ from it in names alone.
+
+    Worlds that differ in names are one orbit: what one of them can do, the others must be able to do, too. Appended rows need
+    nothing here: no key has the ids in them. A report of a store that nobody knows may come before there was one, too.
+    """
+    for action in actions:
+        if isinstance(action, act.EvictBlocks) and len(action.blocks) > 1:
+            keyed = (block for block, node in enumerate(world.pool.key_node) if node >= 0)
+            yield from (act.EvictBlocks(blocks) for blocks in combinations(keyed, len(action.blocks)))
+        elif isinstance(action, act.Allocate) and len(set(action.drafts)) > 1:
+            yield from (evolve(action, drafts=drafts) for drafts in alike(action.drafts, bounds.alphabet))
+        else:
+            yield action
+            if isinstance(action, act.ReadCounters) and world.host is not None and not world.host.next_store:
+                yield act.CompleteStore(host.unknown_event(world))
+
+
+def alike(tokens: tuple[int, ...], alphabet: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Yield the tokens, renamed in every way, of ways that come to the same but one."""
+    names = list(dict.fromkeys(tokens))
+    for others in permutations(alphabet, len(names)):
+        renamed = dict(zip(names, others, strict=True))
+        yield tuple(renamed[token] for token in tokens)
 
 
 def begun(world: World) -> str | None:

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 
 from kvproof.core.pool import Pool
-from kvproof.core.world import GroupState, Plan, Request, Scheduled, Step, World
+from kvproof.core.world import NONE, GroupState, Plan, Request, Scheduled, Step, World
 from kvproof.spec.exploring import canonical_host as hosts
 from kvproof.spec.exploring.names import Labels
 
@@ -25,7 +25,11 @@ def key(world: World, left: Sequence[int] = (), kept: bool = False) -> bytes:
 
     Raises OverflowError if a number does not fit 16 bits: such a world is too large to be explored.
     """
-    labels = Labels(world.prefixes, kept)
+    return packed(world, Labels(world.prefixes, kept), left)
+
+
+def packed(world: World, labels: Labels, left: Sequence[int] = ()) -> bytes:
+    """Return the key of a world and fill in the labels, which then say what the key calls everything."""
     events = hosts.Events.of(world)
     ranks = _insertions(world)
     out: list[int] = [*left, world.phase, len(world.requests)]
@@ -188,16 +192,23 @@ def _frees(out: list[int], labels: Labels, world: World) -> None:
 
 
 def _worker(out: list[int], labels: Labels, world: World) -> None:
-    """Add the rows; their entries are kernel blocks, ``append_expansion`` of them to a block."""
+    """Add the rows; their entries are kernel blocks, ``append_expansion`` of them to a block.
+
+    A row that belongs to nobody and that no step will read is emptied before it is used again: of it the lengths count, which
+    bound what may be appended to it.
+    """
     worker, factor = world.worker, world.config.append_expansion
-    out += labels.requests.all(worker.owners)
-    for rows in worker.rows:
-        for row in rows:
-            out.append(len(row))
-            out += [labels.blocks[entry // factor] * factor + entry % factor for entry in row]
-    for columns in worker.columns:
-        out += columns
-    out += worker.accepted
+    busy = {entry.row for step in world.steps if step.part < len(world.config.parts) for entry in step.scheduled}
+    for row, owner in enumerate(worker.owners):
+        out.append(labels.requests[owner])
+        used = owner != NONE or row in busy
+        for rows in worker.rows:
+            out.append(len(rows[row]))
+            if used:
+                out += [labels.blocks[entry // factor] * factor + entry % factor for entry in rows[row]]
+        if used:
+            out += worker.columns[row]
+            out.append(worker.accepted[row])
 
 
 def _blocks(out: list[int], labels: Labels, pool: Pool, contents: Sequence[Sequence[int]], names: dict[int, int]) -> None:

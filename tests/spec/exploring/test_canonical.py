@@ -1,0 +1,232 @@
+"""The key of a world: the same under every renaming, and another one where anything differs that is not declared left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from kvproof.core import profiles
+from kvproof.core.actions import ReadCounters
+from kvproof.core.offload.state import Counters, Host, Load, Store, Track
+from kvproof.core.world import KeyRecord, Request, World
+from kvproof.spec import judge as judges
+from kvproof.spec.engines import scopes
+from kvproof.spec.engines.scope_parts import Scope
+from kvproof.spec.exploring import canonical
+from tests.spec.exploring import changing, matching, renaming
+from tests.spec.exploring.changing import Place
+from tests.spec.exploring.renaming import DevicePool, HostPool
+from tests.spec.exploring.test_renaming import worlds
+
+
+def with_events(name: str, **settings: Any) -> Scope:
+    """Return a scope of the check with events, and what else is given."""
+    scope = scopes.by_name(name)
+    return evolve(scope, settings={**scope.settings, "events": True, **settings})
+
+
+SCOPES = (
+    with_events("fa4-m4-n2"),
+    with_events("fa2-m4-n4-host"),
+    with_events("fa4-m4+1-n2-ahead-host", profile=profiles.profile_named("vllm-0.33.0")),
+    with_events("fa4-host-missing"),
+    scopes.by_name("fa4-ahead-host-hold"),
+    scopes.by_name("fa4-x4-m4+2-draft2-ahead"),
+    scopes.by_name("fa2-m2+1-h1-ckpt1"),
+    scopes.by_name("fa4-lazy"),
+)
+
+STRUCTURE: set[Place] = {
+    (World, "plan"),
+    (World, "pool"),
+    (World, "worker"),
+    (Host, "pool"),
+    (Request, "groups"),
+}
+"""Fields that hold exactly one value, or one per group: what is in them is changed, they themselves cannot be."""
+
+
+def distinct(world: World) -> bool:
+    """Tell whether every insertion has its own number: it is told from others by it."""
+    pools = [world.pool, *([] if world.host is None else [world.host.pool])]
+    return all(len({entry[2] for entry in pool.entries}) == len(pool.entries) for pool in pools)
+
+
+def samples(scope: Scope, seed: str, steps: int = 600, most: int = 1) -> Iterator[World]:
+    """Yield worlds of a walk, of those with something that is rare at least some."""
+    seen: Counter[str] = Counter()
+    for world, _ in worlds(scope, "b", steps, steps):
+        found = rare(world)
+        if any(seen[name] < 2 * most for name in found):
+            yield world
+        seen.update(found)
+    for world, _ in worlds(scope, seed, steps, most):
+        yield world
+
+
+def rare(world: World) -> list[str]:
+    """Return what a world has that few have."""
+    plan, host = world.plan, world.host
+    found = {
+        "undo": any(record.entries for _, records in plan.undo for record in records),
+        "before": plan.preempted_before,
+        "drafts": any(entry.drafts for entry in plan.scheduled),
+        "copies": any(step.copies for step in world.steps),
+        "pending": host and host.pending,
+        "abandoned loads": host and host.abandoned_loads,
+        "abandoned stores": host and host.abandoned_stores,
+        "told": host and any(track.told for track in host.tracks),
+        "meta": host and any(queued.meta for queued in host.queued),
+        "held": host and any(load.held for load in host.loads),
+    }
+    return [name for name, there in found.items() if there]
+
+
+def told_apart(scope: Scope, seed: str, most: int = 1) -> Counter[Place]:
+    """Check all worlds with one thing changed: the key is another one, or they are the same world under other names.
+
+    Return how often a change in each field changed the key.
+    """
+    random = Random(scope.name)
+    found: Counter[Place] = Counter()
+    for world in samples(scope, seed, most=most):
+        key = canonical.key(world)
+        assert matching.alike(world, world)
+        for place, other in changing.changed(world, random):
+            if place in matching.LEFT_OUT or other == world or not distinct(other):
+                continue
+            try:
+                changed = canonical.key(other) != key
+            except (IndexError, KeyError):
+                continue  # it names a node or a block that is not there
+            assert changed or matching.alike(world, other), place
+            found[place] += changed
+    return found
+
+
+def test_whatever_changes_the_world_changes_the_key_or_only_names():
+    found: Counter[Place] = Counter()
+    for scope in SCOPES:
+        found += told_apart(scope, "canonical/1")
+    never = changing.every_place() - set(found) - set(matching.LEFT_OUT) - STRUCTURE
+    assert {f"{kind.__name__}.{name}" for kind, name in never} == set()
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("scope", scopes.ALL, ids=[scope.name for scope in scopes.ALL])
+def test_whatever_changes_a_world_of_a_long_walk_changes_the_key_or_only_names(scope):
+    assert told_apart(scope, "canonical/long", most=8)
+
+
+def test_what_is_left_out_is_declared():
+    assert set(matching.LEFT_OUT) | set(matching.PARTLY) | STRUCTURE <= changing.every_place()
+
+
+# --- what is left out ---------------------------------------------------------------------------------------------
+
+
+def blurred(world: World, random: Random) -> World:
+    """Return a world with other values in everything that the key leaves out, prefixes (see ``renaming``) left alone."""
+    more = random.randrange(1, 4)
+    host = world.host
+    requests = tuple(
+        evolve(one, num_preemptions=one.num_preemptions + more if one.num_preemptions else 0) for one in world.requests
+    )
+    changed = evolve(world, requests=requests, pool=evolve(world.pool, next_seq=world.pool.next_seq + more))
+    if world.config.defer_block_free:
+        changed = evolve(
+            changed,
+            issued=world.issued + more,
+            processed=world.processed + more,
+            deferred=tuple(evolve(free, fence=free.fence + more) for free in world.deferred),
+        )
+    if host is None:
+        return changed
+    shift = more if world.config.defer_block_free else 0
+    return evolve(
+        changed,
+        host=evolve(
+            host,
+            pool=evolve(host.pool, next_seq=host.pool.next_seq + more),
+            loads=tuple(_later(load, shift) for load in host.loads),
+            abandoned_loads=tuple(_later(load, shift) for load in host.abandoned_loads),
+            next_store=host.next_store + more,
+            next_load=host.next_load + more,
+            counters=Counters(*(value + more for value in _values(host.counters))),
+            drained=Counters(*(value + random.randrange(more) for value in _values(host.drained))),
+            load_blocks=host.load_blocks + more,
+            notices=host.notices[::-1],
+        ),
+    )
+
+
+def _later(load: Load, steps: int) -> Load:
+    return evolve(load, fence=load.fence + steps)
+
+
+def _values(counters: Counters) -> tuple[Any, ...]:
+    return tuple(getattr(counters, name) for name in Counters.__slots__ if name != "__weakref__")
+
+
+@pytest.mark.parametrize("scope", SCOPES, ids=[scope.name for scope in SCOPES])
+def test_nothing_depends_on_what_is_left_out(scope):
+    random = Random(scope.name)
+    differing = 0
+    for world, action in worlds(scope, "canonical/2", 300, 4):
+        other = blurred(world, random)
+        differing += other != world
+        assert canonical.key(other) == canonical.key(world)
+        assert matching.alike(world, other)
+        one, two = judges.attempt(world, action), judges.attempt(other, action)
+        assert type(one.refusal) is type(two.refusal)
+        assert canonical.key(one.after) == canonical.key(two.after)
+        assert matching.alike(one.after, two.after)
+        if not isinstance(action, ReadCounters) and one.record is not None:
+            assert two.record is not None
+            assert told(one.record) == told(two.record)
+    assert differing
+
+
+def told(record: Any) -> Any:
+    """Return a record without the numbers of new events, which go on from what is left out."""
+    return evolve(record, store_event=-1, load_event=-1)
+
+
+def test_the_context_of_a_request_is_that_of_its_prefix():
+    for scope in SCOPES:
+        for world in samples(scope, "canonical/3"):
+            table = world.prefixes
+            for request in world.requests:
+                node = request.tip
+                while table.parent[node] >= 0:
+                    node = table.parent[node]
+                assert table.token[node] == request.context
+
+
+# --- unlike worlds ------------------------------------------------------------------------------------------------
+
+
+def test_a_forgotten_field_is_noticed(monkeypatch):
+    """A key that lost the amounts of a plan passes for one of a world that differs in more than names."""
+    monkeypatch.setattr(canonical, "_scheduled", lambda out, labels, entries: out.append(len(entries)))
+    with pytest.raises(AssertionError):
+        told_apart(SCOPES[0], "canonical/1")
+
+
+def test_worlds_of_other_sizes_are_not_alike():
+    one, two = (next(samples(scopes.by_name(name), "canonical/4")) for name in ("fa4", "fa2-n4"))
+    assert not matching.alike(one, two)
+
+
+def test_every_kind_of_thing_is_in_the_samples():
+    seen: set[type[Any]] = set()
+    for scope in SCOPES:
+        for world in samples(scope, "canonical/1"):
+            seen |= {place[0] for place, _ in changing.changed(world, Random(0))}
+    assert seen == set(renaming.WORLD)
+    assert {DevicePool, HostPool, KeyRecord, Load, Store, Track} <= seen
