@@ -235,7 +235,7 @@ def settle_accepted(world: World, entry: Scheduled, kept: int) -> World:
     """
     if world.worker.owners[entry.row] != entry.request:
         return world
-    world = with_worker(world, worker.keep(world.worker, entry.row, kept))
+    world = keep_accepted(world, entry, kept)
     certain = entry.start + entry.amount - len(entry.drafts)
     memory = list(world.contents)
     for group in world.config.snapshots:
@@ -243,6 +243,16 @@ def settle_accepted(world: World, entry: Scheduled, kept: int) -> World:
         for boundary in range((certain // size + 1) * size, certain + kept, size):
             keep_full_state(world, memory, group, entry, boundary)
     return evolve(world, contents=tuple(memory))
+
+
+def keep_accepted(world: World, entry: Scheduled, kept: int) -> World:
+    """Tell the worker which state of a step is the running one, unless the row has gone to somebody else (T36.5, 3.6).
+
+    The worker counts by itself: a preemption since leaves its row as it is until a later dispatch takes it away.
+    """
+    if world.worker.owners[entry.row] != entry.request:
+        return world
+    return with_worker(world, worker.keep(world.worker, entry.row, kept))
 
 
 def branches(world: World, step: Step) -> tuple[tuple[int, ...], ...]:

@@ -42,6 +42,9 @@ def process(world: World, action: Output, step: Step) -> tuple[World, Record]:
         world = confirm(world, request, entry, len(action.tokens), rejected)
     else:
         world = allocation.with_request(world, request, world.pool, world.plan)
+        if entry.samples:
+            # A step behind it in flight goes on from the kept tokens, whatever became of the request (C-85).
+            world = execute.keep_accepted(world, entry, max(len(action.tokens), 1))
     return world, Record("Output", num_tokens=request.num_tokens, rejected=rejected)
 
 

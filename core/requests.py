@@ -276,10 +276,13 @@ def is_late(world: World, step: Step, request: Request) -> bool:
 def waits_for_output(world: World, step: Step) -> bool:
     """Tell whether a step needs tokens that the output of an earlier one still has to bring (T36).
 
-    A chunk whose request is gone or was preempted since waits for nothing: its cells are nobody's.
+    A preemption since changes nothing, as long as late outputs are delivered: the chunk's own is one of them. A chunk whose
+    output nobody takes waits for nothing: where it starts never becomes known, and its cells are nobody's.
     """
-    for entry in step.scheduled:
-        request = alive(world, entry.request)
-        if entry.pending and request is not None and not is_late(world, step, request):
-            return True
-    return False
+    return any(entry.pending and not is_dropped(world, step, entry.request) for entry in step.scheduled)
+
+
+def is_dropped(world: World, step: Step, number: int) -> bool:
+    """Tell whether nobody takes what a step in flight computes for a request: it is gone, or drops late outputs (T36.3, T36.4)."""
+    request = alive(world, number)
+    return request is None or (request.drop_stale and is_late(world, step, request))

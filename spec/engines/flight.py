@@ -54,14 +54,15 @@ def owes_output(request: Request) -> bool:
 def waits_for_output(world: World) -> bool:
     """Tell whether the oldest unexecuted step needs tokens that the output of an earlier step still has to bring (T36).
 
-    A request that is gone or was preempted since waits for nothing: what its share computes is lost anyway.
+    A share waits for nothing if its request is gone or drops late outputs: nobody takes its own, and where it starts never
+    becomes known. One that was preempted and takes them needs right states and bytes as before (C-85).
     """
     step = unexecuted(world)
     if step is None:
         return False
     for entry in step.scheduled:
         request = live(world, entry.request)
-        if entry.pending and request is not None and not is_stale(world, request, entry):
+        if entry.pending and request is not None and not (request.drop_stale and is_stale(world, request, entry)):
             return True
     return False
 

@@ -58,7 +58,18 @@ def _state_reads(moment: Moment) -> Findings:
     found = []
     for entry in step.scheduled:
         if entry.pending:
-            continue  # where it really starts an earlier output would have told: nobody uses this one (T36)
+            # Where it really starts an earlier output tells; without it only what nobody takes may run (T36, C-85).
+            if not ground.is_dropped(world, entry, step):
+                judged = True
+                found.append(
+                    Evidence.of(
+                        "a chunk runs before the output that tells where it starts",
+                        request=entry.request,
+                        start=entry.start,
+                        pending=entry.pending,
+                    )
+                )
+            continue
         path = ground.true_path(world, entry)
         for group in groups:
             read = reads.get((entry.request, group))

@@ -63,7 +63,7 @@ def _writes_own_blocks(moment: Moment) -> Findings:
     for entry in step.scheduled:
         mine = ground.lineage(world.prefixes, entry.tip)
         if entry.pending:
-            continue  # its request was preempted or is gone, and where it writes only the missing output could tell
+            continue  # nobody takes its output (CC-2), and where it writes only the missing one could tell
         for group, column, first, last in _writes(world, entry):
             block = ground.row_block(world, group, entry.row, column)
             if block <= ground.NULL:

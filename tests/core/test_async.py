@@ -371,15 +371,17 @@ def test_a_chunk_whose_request_is_gone_writes_garbage_where_no_token_became_know
     assert driver.cells(block)[:2] == [17, 18]
 
 
-def test_a_chunk_of_an_earlier_admission_waits_for_nothing() -> None:
-    """T36: only a request that still runs as when the chunk was planned is waited for."""
+def test_a_chunk_waits_as_long_as_somebody_takes_its_output() -> None:
+    """T36, C-85: of a preempted request too, unless its late outputs are dropped; of one that is gone never."""
     world = placeholder_driver().world
     assert [requests.waits_for_output(world, each) for each in world.steps] == [False, True]
     (request,) = world.requests
     late = evolve(world, requests=(evolve(request, status=Status.PREEMPTED, stale=23),))
     assert [requests.is_late(late, each, late.requests[0]) for each in late.steps] == [True, True]
-    assert not requests.waits_for_output(late, late.steps[1])
-    first = evolve(world, requests=(evolve(request, stale=20),))
+    assert requests.waits_for_output(late, late.steps[1])
+    dropping = evolve(world, requests=(evolve(late.requests[0], drop_stale=True),))
+    assert not requests.waits_for_output(dropping, dropping.steps[1])
+    first = evolve(world, requests=(evolve(request, stale=20, drop_stale=True),))
     assert [requests.is_late(first, each, first.requests[0]) for each in first.steps] == [True, False]
     assert requests.waits_for_output(first, first.steps[1])
     assert not requests.waits_for_output(evolve(world, requests=()), world.steps[1])

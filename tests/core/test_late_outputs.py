@@ -9,6 +9,7 @@ from attrs import evolve
 
 from kvproof.core import actions as act
 from kvproof.core import errors, requests
+from kvproof.core.config import Group, configure
 from kvproof.core.step import refusal, step
 from kvproof.core.world import Status
 from kvproof.spec import macros
@@ -73,6 +74,94 @@ def test_a_dropped_output_is_ignored() -> None:
     request = driver.request(0)
     assert (request.computed, request.num_tokens, request.in_flight, request.stale) == (0, 23, 0, 0)
     assert not request.drop_stale
+
+
+OUTCOMES = [
+    (2, (8,), 5, 2),
+    (2, (5, 8), 6, 4),
+    (2, (5, 6, 8), 7, 5),
+    (4, (8,), 5, 1),
+    (4, (5, 8), 6, 2),
+    (4, (5, 6, 8), 7, 3),
+]
+"""Mamba block size; what comes behind drafts 5 and 6; where the next chunk starts; the column in which it finds its state.
+
+The step ends at 7: the states at 5, 6 and 7 stand in columns 3 to 5, with blocks of four tokens 1 to 3 (3.6). Only a next chunk
+of small blocks that ends at 6 runs in another column, 2, into which the pre-copy moves the state at 5.
+"""
+
+
+def placeholders_behind_drafts(block_size: int) -> Driver:
+    """Mamba with 2 spare blocks: of 5 tokens the last is executed with 2 drafts, a plan of one token behind is dispatched."""
+    groups = (Group("full_attention", 1), Group("mamba_align", block_size, speculative_blocks=2))
+    driver = Driver(
+        configure(groups, num_blocks=40, max_model_len=32, num_draft_tokens=2, max_steps_in_flight=2, async_outputs=True)
+    )
+    driver.submit(0, 4)
+    for amount in (2, 1, 1) if block_size == 2 else (3, 1):
+        driver.chunk(0, amount)
+    dispatch(driver, act.Allocate(0, 3, drafts=(5, 6)))
+    run(driver)
+    dispatch(driver, act.Allocate(0, 1))
+    return driver
+
+
+@pytest.mark.parametrize("parts", [0, 1, 2, 3])
+@pytest.mark.parametrize(("block_size", "tokens", "start", "column"), OUTCOMES)
+def test_a_chunk_in_flight_goes_on_from_the_kept_tokens_although_its_request_was_preempted(
+    parts: int, block_size: int, tokens: tuple[int, ...], start: int, column: int
+) -> None:
+    """C-85: its own output is delivered late, so it waits for the one before it and reads what it would have read."""
+    driver = placeholders_behind_drafts(block_size)
+    driver.do(*macros.EXECUTE[:parts], act.Preempt(0), *macros.EXECUTE[parts:3])
+    assert refused(driver, macros.EXECUTE[3]) is errors.OutputPending
+    before = driver.world
+    driver.do(act.Output(0, tokens))
+    assert (driver.world.contents, driver.world.pool) == (before.contents, before.pool)
+    (share,) = driver.world.steps[0].scheduled
+    assert (share.start, share.pending, driver.world.worker.accepted[share.row]) == (start, 0, len(tokens))
+    driver.do(macros.EXECUTE[3])
+    before = driver.world
+    ((_, group, read, block, boundary),) = driver.do(macros.EXECUTE[4]).reads
+    assert (group, read, boundary) == (1, column, start)
+    assert driver.spelled(before.contents[block][1]) == [*driver.spelled(share.tip)[:5], *(5, 6)[: len(tokens) - 1]]
+    assert driver.spelled(share.tip)[5:] == list(tokens)
+    after = driver.world
+    assert after.contents[after.worker.rows[0][share.row][start]] == (0, share.tip)
+    assert after.contents[after.worker.rows[1][share.row][after.worker.columns[share.row][1]]] == (1, share.tip)
+    assert driver.do(act.Output(0, (9,))).num_tokens == 5 + len(tokens) + 1
+    request = driver.request(0)
+    assert (request.status, request.computed, request.in_flight, request.stale) == (Status.PREEMPTED, 0, 0, 0)
+
+
+@pytest.mark.parametrize(("block_size", "tokens", "start", "column"), OUTCOMES)
+def test_a_preemption_between_the_parts_of_a_chunk_that_knows_its_start_changes_nothing(
+    block_size: int, tokens: tuple[int, ...], start: int, column: int
+) -> None:
+    """C-85: reads, contents and rows are those of the run without it."""
+    running, preempted = placeholders_behind_drafts(block_size), placeholders_behind_drafts(block_size)
+    running.do(act.Output(0, tokens), *macros.EXECUTE)
+    preempted.do(act.Output(0, tokens), *macros.EXECUTE[:4], act.Preempt(0), macros.EXECUTE[4])
+    assert preempted.records[-1].reads == running.records[-1].reads
+    ((_, _, read, _, boundary),) = preempted.records[-1].reads
+    assert (read, boundary) == (column, start)
+    assert preempted.world.contents == running.world.contents
+    assert preempted.world.worker == running.world.worker
+
+
+@pytest.mark.parametrize("ending", [act.Preempt(0, drop_stale=True), act.Finish(0)])
+@pytest.mark.parametrize("parts", [0, 3, 4])
+def test_a_chunk_whose_output_nobody_takes_is_never_corrected(ending: act.Action, parts: int) -> None:
+    """T36.3, T36.4, C-85: its tokens never become known; an output between its parts leaves start and columns alone."""
+    driver = placeholders_behind_drafts(2)
+    driver.do(*macros.EXECUTE[: min(parts, 3)], ending, *macros.EXECUTE[3:parts])
+    (before,) = driver.world.steps[1].scheduled
+    worker = driver.world.worker
+    driver.do(act.Output(0, (8,)))
+    assert driver.world.steps[0].scheduled == (before,)
+    assert driver.world.worker == worker
+    driver.do(*macros.EXECUTE[parts:])
+    assert driver.records[-1].reads[0][4] == 7
 
 
 def test_resuming_waits_for_a_late_output_that_is_delivered() -> None:

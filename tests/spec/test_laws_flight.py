@@ -76,6 +76,31 @@ def ahead() -> Moments:
 
 
 @cache
+def preempted_ahead() -> Moments:
+    """As before, and the request is preempted before the second step runs; both outputs are delivered late.
+
+    The first output keeps one draft: the second chunk starts at 11, and its state stands in the second slot of the first.
+    """
+    run = Run(
+        configure((FULL, SPARE), num_blocks=24, num_draft_tokens=2, async_outputs=True, max_steps_in_flight=2),
+    )
+    run.do(act.Submit(0, PROMPT))
+    run.compute(0, 8, 1, token=0)
+    run.do(act.BeginStep())
+    run.do(act.Allocate(0, 3, drafts=(1, 0)))
+    run.dispatch("first")
+    run.execute("first")
+    run.do(act.BeginStep())
+    run.do(act.Allocate(0, 1))
+    run.dispatch("second")
+    run.do(act.Preempt(0))
+    run.do(act.Output(0, (1, 0)), "output 1")
+    run.execute("second")
+    run.do(act.Output(0, (0,)), "output 2")
+    return run.named
+
+
+@cache
 def left_behind() -> Moments:
     """Blocks of one token: both drafts of a step are rejected while the next one is in flight, which then runs in column 2.
 
@@ -213,6 +238,9 @@ CASES: list[tuple[str, str, Callable[[], Moments], str, Tamper]] = [
     ("COW-1", "a speculative state under a key", drafts, "one forward", before(lambda w: with_pool(w, entries=((5, 1, 0, 6),)))),
     ("CC-1", "a draft reads something else than itself", drafts, "one forward", after(lambda w: with_content(w, 7, (0, 3, 3, 3, 3)))),
     ("CC-2", "the state before the accepted draft is read", drafts, "two forward", recorded(reads=((0, 1, 2, 4, 8),))),
+    ("CC-2", "a chunk runs before the drafts before it are judged", ahead, "second forward", shared(pending=1)),
+    ("CC-2", "a preempted request's chunk, too", preempted_ahead, "second forward", shared(pending=1)),
+    ("CC-2", "a late output does not tell which state is kept", preempted_ahead, "second forward", recorded(reads=((0, 1, 2, 4, 9),))),
     ("CC-3", "the state at the edge is not where its key says", drafts, "one Output 0", after(lambda w: with_content(w, 3, (1, 3)))),
     ("RQ-1", "an amount not in flight", drafts, "one Dispatch", requested(in_flight=2)),
     ("RQ-1", "placeholders without asynchronous outputs", drafts, "one Dispatch", requested(placeholders=3)),
@@ -258,7 +286,7 @@ def test_a_tampered_moment_breaks_the_law_and_the_true_one_keeps_it(
     bites(law, story()[name], tamper)
 
 
-@pytest.mark.parametrize("story", [drafts, ahead, left_behind, late, dropped, deferred])
+@pytest.mark.parametrize("story", [drafts, ahead, preempted_ahead, left_behind, late, dropped, deferred])
 def test_no_law_is_broken_in_the_stories(story: Callable[[], Moments]):
     holds_throughout(story())
 
