@@ -109,7 +109,7 @@ def between(one: World, two: World) -> Renaming:
         old=one.prefixes,
         prefixes=two.prefixes,
         seq=_in_order(_insertions(one), _insertions(two)),
-        host_seq=_in_order(_entries(one.host and one.host.pool), _entries(two.host and two.host.pool)),
+        host_seq=_in_order(*(_entries(None if world.host is None else world.host.pool) for world in (one, two))),
         store=_in_order(_stores(one), _stores(two)),
         load=_in_order(_loads(one), _loads(two)),
         factor=one.config.append_expansion,

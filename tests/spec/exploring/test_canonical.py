@@ -230,3 +230,49 @@ def test_every_kind_of_thing_is_in_the_samples():
             seen |= {place[0] for place, _ in changing.changed(world, Random(0))}
     assert seen == set(renaming.WORLD)
     assert {DevicePool, HostPool, KeyRecord, Load, Store, Track} <= seen
+
+
+# --- what is partly left out, and where lists end -----------------------------------------------------------------
+
+
+def test_a_first_preemption_a_dispatched_step_and_the_kind_of_a_notice_change_the_key():
+    seen: Counter[str] = Counter()
+    for scope in SCOPES:
+        for world in samples(scope, "canonical/1"):
+            for other in partly_changed(world, seen):
+                assert canonical.key(other) != canonical.key(world)
+    assert {"preemptions", "issued", "notices"} <= set(seen)
+
+
+def partly_changed(world: World, seen: Counter[str]) -> Iterator[World]:
+    """Yield worlds that differ in what counts of a field of which only a part does."""
+    if world.requests and not world.requests[0].num_preemptions:
+        seen["preemptions"] += 1
+        yield evolve(world, requests=(evolve(world.requests[0], num_preemptions=1), *world.requests[1:]))
+    if world.config.defer_block_free:
+        seen["issued"] += 1
+        yield evolve(world, issued=world.issued + 1)
+    if world.host is not None:
+        seen["notices"] += 1
+        one, two = (
+            evolve(world, host=evolve(world.host, notices=(kind,))) for kind in ("misaligned_lookup", "dropped_cpu_full")
+        )
+        assert canonical.key(one) != canonical.key(two)
+        yield one if not world.host.notices else evolve(world, host=evolve(world.host, notices=()))
+
+
+def test_a_block_that_moves_from_one_list_to_the_next_changes_the_key():
+    moved = 0
+    for scope in SCOPES:
+        for world in samples(scope, "canonical/1"):
+            for at, request in enumerate(world.requests):
+                for group, (one, two) in enumerate(zip(request.groups, request.groups[1:], strict=False)):
+                    if not one.table:
+                        continue
+                    pair = (evolve(one, table=one.table[:-1]), evolve(two, table=(one.table[-1], *two.table)))
+                    groups = (*request.groups[:group], *pair, *request.groups[group + 2 :])
+                    requests = (*world.requests[:at], evolve(request, groups=groups), *world.requests[at + 1 :])
+                    other = evolve(world, requests=requests)
+                    assert canonical.key(other) != canonical.key(world)
+                    moved += 1
+    assert moved

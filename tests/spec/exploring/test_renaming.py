@@ -25,7 +25,7 @@ from kvproof.spec.engines.scope_parts import Scope
 from kvproof.spec.exploring import canonical
 from kvproof.spec.judge import Judge
 from kvproof.spec.laws.base import Moment
-from tests.spec.exploring import renaming
+from tests.spec.exploring import drawing, renaming
 
 OF_HOST = (act.LookupExternal, act.Promote, act.RunStore, act.RunLoad, act.CompleteStore, act.CompleteLoad, act.ResetHost)
 """Actions that only a host tier knows."""
@@ -47,7 +47,7 @@ def worlds(scope: Scope, seed: str, steps: int, most: int) -> Iterator[tuple[Wor
 def same_under(names: renaming.Renaming, one: Moment, two: Moment) -> None:
     """Check that two moments differ in names alone: refused alike, or with the renamed record and the renamed world."""
     assert type(one.refusal) is type(two.refusal)
-    behind = renaming.after(names, one.after, two.after)
+    behind = drawing.after(names, one.after, two.after)
     assert renaming.renamed(behind, one.after) == two.after
     assert (one.record is None) == (two.record is None)
     if one.record is not None:
@@ -61,7 +61,7 @@ def tried(scope: Scope, seed: str, steps: int = 300, most: int = 1, more: int = 
     limits = scope.limits(scope.config())
     done: Counter[type[Action]] = Counter()
     for world, action in worlds(scope, seed, steps, most):
-        names = renaming.drawn(world, random)
+        names = drawing.drawn(world, random)
         other = renaming.renamed(names, world)
         assert canonical.key(other) == canonical.key(world)
         others = lists.enabled(world, limits)
@@ -108,7 +108,7 @@ def test_laws_judge_a_renamed_moment_alike(name):
     scope = scopes.by_name(name)
     random = Random(name)
     for world, action in worlds(scope, "names/laws", 300, 4):
-        names = renaming.drawn(world, random)
+        names = drawing.drawn(world, random)
         one = judges.attempt(world, action)
         two = judges.attempt(renaming.renamed(names, world), renaming.renamed(names, action))
         assert judged(one) == judged(two)
@@ -158,7 +158,7 @@ def test_a_renaming_changes_every_kind_of_name():
     seen: Counter[str] = Counter()
     for name in ("fa4-ahead-host-hold", "fa4-host-missing"):
         for world, _ in worlds(scopes.by_name(name), "names/kinds", 600, 20):
-            other = renaming.renamed(renaming.drawn(world, Random("kinds")), world)
+            other = renaming.renamed(drawing.drawn(world, Random("kinds")), world)
             host, renamed_host = world.host, other.host
             assert host is not None
             assert renamed_host is not None
