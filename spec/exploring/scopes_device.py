@@ -101,6 +101,7 @@ SCOPES: tuple[Scope, ...] = (
             alphabet=(0,),
             execution="any",
             refusals=True,
+            depth=47,
             at_most={act.Preempt: 1, act.Withdraw: 1},
         ),
         {
