@@ -3,7 +3,7 @@
 #
 #   make setup      .venv with kvproof in it and nothing else; the other targets do this first
 #   make check      set up, then `kvproof check` (no torch)
-#   make explore    all behaviours of the quick scopes (docs/explore.md); ARGS='--scope fa1', or the whole catalogue by kvproof explore
+#   make explore    all behaviours of the quick scopes (docs/explore.md); ARGS='--scope fa1-host', or the whole catalogue by kvproof explore
 #   make test       set up with the test packages and torch, then the tests
 #   make lint       ruff, mypy --strict, pyright, import-linter
 #   make conform    real vLLM releases under test: their tests, and a short run of the newest (downloads wheels, no GPU)

@@ -7,10 +7,12 @@ import json
 import pytest
 
 from kvproof.spec import cli
+from kvproof.spec.exploring import kills, kills_device, kills_host
 
 pytestmark = pytest.mark.deep
 
 
+@pytest.mark.xfail(strict=True, reason="some situations and premises are reached by no scope yet (docs/explore.md)")
 def test_the_whole_catalogue_holds_and_is_as_pinned(capsys):
     code = cli.main(["explore", "--json"])
     document = json.loads(capsys.readouterr().out)
@@ -21,5 +23,7 @@ def test_the_whole_catalogue_holds_and_is_as_pinned(capsys):
 def test_every_fault_has_its_pinned_shortest_counterexample(capsys):
     code = cli.main(["explore", "--faults", "--json"])
     document = json.loads(capsys.readouterr().out)
-    assert document["problems"] == []
-    assert (code, document["verdict"]) == (0, "holds")
+    open_ones = {*kills_device.ELSEWHERE, *kills_host.ELSEWHERE} - set(kills.table())
+    assert set(document["faults_without_a_scope"]) == open_ones
+    assert all(killed["found"] == killed["pinned"] for killed in document["faults"])
+    assert (code, document["verdict"]) == ((3, "undetermined") if open_ones else (0, "holds"))
