@@ -393,7 +393,7 @@ def test_the_report_command_shows_who_broke_it_and_replays_the_model(
     assert cli.main(["report", str(file)]) == 0
     shown = capsys.readouterr().out
     assert "broken by lossy, found by conformance" in shown
-    assert f"check_all_laws(adapter, laws=['CN-1'], scopes=['{LAST}'], seed=0)" in shown
+    assert f"check_all_laws(adapter, laws=['CN-1'], scopes=['{LAST}'], seed=0, walks=3, steps=400)" in shown
     assert cli.main(["report", str(file), "--replay"]) == 3
     replayed = capsys.readouterr().out
     assert "of the model; lossy broke it, and only its adapter can show that: not reproduced" in replayed
