@@ -283,6 +283,6 @@ def waits_for_output(world: World, step: Step) -> bool:
 
 
 def is_dropped(world: World, step: Step, number: int) -> bool:
-    """Tell whether nobody takes what a step in flight computes for a request: it is gone, or drops late outputs (T36.3, T36.4)."""
+    """Tell whether nobody takes what a step in flight computes for a request: it is gone, or drops late ones (T36.3, T36.4)."""
     request = alive(world, number)
     return request is None or (request.drop_stale and is_late(world, step, request))

@@ -134,7 +134,7 @@ class Row:
     columns: tuple[Rename, ...]
 
     def __init__(self, *columns: Rename) -> None:
-        self.__attrs_init__(columns)
+        object.__setattr__(self, "columns", columns)
 
     def __call__(self, names: Renaming, value: Any) -> Any:
         return tuple(self.column(at)(names, item) for at, item in enumerate(value))

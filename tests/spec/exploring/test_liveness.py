@@ -151,7 +151,8 @@ def test_a_lazy_host_that_stores_for_ever_holds(monkeypatch):
     # With less room than keyed blocks the lazy walk stores something again and again: one store or another is always open, and
     # each of them ends.
     offload = Offload(num_blocks=3, mode="lazy")
-    config = configs.configure((full(1),), **{**SETTINGS, "max_chunk": 1, "offload": offload})
+    settings: dict[str, Any] = {**SETTINGS, "max_chunk": 1, "offload": offload}
+    config = configs.configure((full(1),), **settings)
     bounds = Bounds(("aa",), submits=1, outputs=1, live=1, alphabet=(0,))
     verdict = judged(bounds, config=config)
     assert (verdict.found, verdict.refused) == ((), None)
