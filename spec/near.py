@@ -4,9 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import Protocol, TypeVar
+
+from kvproof.spec.exits import UserError
 
 MOST_NEAR = 3
 CLOSE = 0.6
+
+
+class Named(Protocol):
+    """What has a name."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        ...
+
+
+N = TypeVar("N", bound=Named)
 
 
 def nearest(name: str, known: Sequence[str]) -> list[str]:
@@ -21,3 +36,11 @@ def unknown(what: str, name: str, known: Sequence[str], command: str = "") -> st
     asked = f" (did you mean {' or '.join(close)}?)" if close else ""
     rest = f"`{command}` lists the known ones" if command else f"known: {', '.join(known)}"
     return f"no {what} {name!r}{asked}; {rest}"
+
+
+def named(what: str, name: str, all_of: Sequence[N]) -> N:
+    """Return the one of this name. Raises UserError that lists the known names."""
+    for one in all_of:
+        if one.name == name:
+            return one
+    raise UserError(unknown(what, name, [one.name for one in all_of]))

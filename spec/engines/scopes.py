@@ -5,7 +5,6 @@ from __future__ import annotations
 from kvproof.spec import near
 from kvproof.spec.engines import scopes_host, scopes_plain, scopes_wide
 from kvproof.spec.engines.scope_parts import Scope
-from kvproof.spec.exits import UserError
 
 __all__ = ["ALL", "Scope", "by_name", "chosen"]
 
@@ -15,10 +14,7 @@ ALL: tuple[Scope, ...] = scopes_plain.SCOPES + scopes_wide.SCOPES + scopes_host.
 
 def by_name(name: str) -> Scope:
     """Return the scope of this name. Raises UserError that lists the known ones."""
-    for scope in ALL:
-        if scope.name == name:
-            return scope
-    raise UserError(near.unknown("scope", name, [scope.name for scope in ALL]))
+    return near.named("scope", name, ALL)
 
 
 def chosen(quick: bool) -> tuple[Scope, ...]:

@@ -116,8 +116,8 @@ def longest(actions: Iterable[Action]) -> Iterator[Action]:
     seen = set()
     for action in actions:
         if isinstance(action, act.Allocate) and not action.drafts:
-            alike = evolve(action, new_tokens=0)
-            if alike in seen:
+            rest = evolve(action, new_tokens=0)
+            if rest in seen:
                 continue
-            seen.add(alike)
+            seen.add(rest)
         yield action

@@ -1,4 +1,4 @@
-"""The graph of a scope as far as it is explored: orbits, how each was first reached, and on demand every edge.
+"""The graph of a scope as far as it is explored: orbits, and how each was first reached.
 
 Orbits are numbered as they are found, so that a number never leads to a smaller depth than an earlier one.
 """
@@ -21,20 +21,17 @@ class Graph:
     """What is known of the graph.
 
     ``parents`` and ``actions`` say per orbit from where and by which action it was found first (-1 and None for the first one).
-    ``sources``, ``targets`` and ``labels`` are the edges if ``with_edges``: a label is an index into ``alphabet``, the actions
-    that occur. ``key_bytes`` is the sum of the keys' sizes.
+    An action is an index into ``names``, those that occur. ``edges`` counts what was followed, ``key_bytes`` is the sum of the
+    keys' sizes.
     """
 
-    with_edges: bool = False
     numbers: dict[bytes, int] = Factory(dict)
     parents: array[int] = Factory(lambda: array("l"))
     actions: array[int] = Factory(lambda: array("l"))
     depths: array[int] = Factory(lambda: array("h"))
     edges: int = 0
-    sources: array[int] = Factory(lambda: array("l"))
-    targets: array[int] = Factory(lambda: array("l"))
-    labels: array[int] = Factory(lambda: array("l"))
-    alphabet: dict[Action, int] = Factory(dict)
+    names: list[Action] = Factory(list)
+    indices: dict[Action, int] = Factory(dict)
     key_bytes: int = 0
 
     def __len__(self) -> int:
@@ -42,8 +39,11 @@ class Graph:
         return len(self.parents)
 
     def name(self, action: Action) -> int:
-        """Return the index of an action in ``alphabet``."""
-        return self.alphabet.setdefault(action, len(self.alphabet))
+        """Return the index of an action in ``names``."""
+        at = self.indices.setdefault(action, len(self.names))
+        if at == len(self.names):
+            self.names.append(action)
+        return at
 
     def found(self, key: bytes, parent: int, action: Action | None) -> tuple[int, bool]:
         """Return the number of the orbit with this key, and whether it is new; then ``action`` led to it from ``parent``."""
@@ -59,19 +59,10 @@ class Graph:
         self.depths.append(0 if parent < 0 else self.depths[parent] + 1)
         return number, True
 
-    def edge(self, source: int, action: Action, target: int) -> None:
-        """Note an edge."""
-        self.edges += 1
-        if self.with_edges:
-            self.sources.append(source)
-            self.targets.append(target)
-            self.labels.append(self.name(action))
-
     def path(self, orbit: int) -> tuple[Action, ...]:
         """Return the actions by which an orbit was first reached: they run from the new world, a shortest way there."""
-        names = list(self.alphabet)
         found: list[Action] = []
         while self.parents[orbit] >= 0:
-            found.append(names[self.actions[orbit]])
+            found.append(self.names[self.actions[orbit]])
             orbit = self.parents[orbit]
         return tuple(reversed(found))

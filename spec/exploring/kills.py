@@ -6,36 +6,19 @@ in ``kills_device`` and ``kills_host``.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
-from importlib.util import find_spec
-
-from attrs import frozen
 
 from kvproof.spec import faults
 from kvproof.spec import laws as all_laws
+from kvproof.spec.exploring import kills_device, kills_host
+from kvproof.spec.exploring.kill import Kill as Kill
 from kvproof.spec.exploring.search import Options
 from kvproof.spec.faults import Fault
-
-TABLES = ("kills_device", "kills_host")
-
-
-@frozen(slots=True)
-class Kill:
-    """How a planted fault is found: by which law in which scope, after how many actions (0: by the configuration alone)."""
-
-    scope: str
-    law: str
-    length: int
 
 
 def table() -> dict[str, Kill]:
     """Return the pinned kills by fault, in the order of the faults."""
-    found: dict[str, Kill] = {}
-    for name in TABLES:
-        module = f"{__package__}.{name}"
-        if find_spec(module) is not None:
-            found.update(importlib.import_module(module).KILLS)
+    found = kills_device.KILLS | kills_host.KILLS
     return {fault.id: found[fault.id] for fault in faults.ALL if fault.id in found}
 
 

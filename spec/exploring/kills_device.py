@@ -5,7 +5,7 @@ Lengths are those of a breadth-first search by the laws of a fault in its scope:
 
 from __future__ import annotations
 
-from kvproof.spec.exploring.kills import Kill
+from kvproof.spec.exploring.kill import Kill
 
 KILLS: dict[str, Kill] = {
     "M-RST-3": Kill("fa1-contexts", "PC-13", 9),

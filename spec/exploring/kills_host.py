@@ -6,7 +6,7 @@ Lengths of the walk (``faults.lengths``) are smaller where its scopes have more 
 
 from __future__ import annotations
 
-from kvproof.spec.exploring.kills import Kill
+from kvproof.spec.exploring.kill import Kill
 
 KILLS: dict[str, Kill] = {
     "M-GEO-1": Kill("fa1-m2+1-w1-n2-eagle-host", "LV-5", 4),

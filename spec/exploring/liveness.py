@@ -238,7 +238,7 @@ def after(node: Node, moment: Moment) -> Node:
 def close(explored: Explored, config: Config, bounds: Bounds) -> Closed:
     """Return the closed system behind every orbit that a search found, whose worlds are run through once more."""
     graph, closed = explored.graph, Closed.of(config, bounds)
-    names = list(graph.alphabet)
+    names = graph.names
     nodes: dict[int, Node] = {}
     oldest = 0
     for orbit in range(len(graph)):

@@ -23,7 +23,7 @@ from kvproof.spec.engines.amounts import Limits
 from kvproof.spec.exploring import alphabet, canonical
 from kvproof.spec.exploring.bounds import Bounds, Budget
 from kvproof.spec.exploring.graph import Graph
-from kvproof.spec.exploring.search import Explored, Found, Options
+from kvproof.spec.exploring.search import Explored, Found, Options, violations
 from kvproof.spec.judge import Judge, Violation
 
 LENGTH = 400
@@ -68,8 +68,7 @@ class Sample:
             tracker.observe(moment)
             explored.kinds[type(action).__name__] += 1
             graph.edges += 1
-            found = self.judge.moment(moment, len(done))
-            found += rules.violations(moment, True, found, len(done))
+            found = violations(self.judge, moment, True, len(done))
             done.append(action)
             if self.counts(found, done, True):
                 return False
@@ -93,17 +92,13 @@ class Sample:
             moment = judges.attempt(world, action)
             if moment.refusal is not None:  # what is accepted here is a violation, and shows no situation
                 tracker.observe(moment)
-            found = self.judge.moment(moment, len(done))
-            found += rules.violations(moment, False, found, len(done))
-            self.judge.premises[rules.GUARD] += 1
-            if self.counts(found, [*done, action], False):
+            if self.counts(violations(self.judge, moment, False, len(done)), [*done, action], False):
                 return False
         return True
 
     def counts(self, found: list[Violation], actions: list[Action], legal: bool) -> bool:
         """Keep the first violation that counts; tell whether there is one."""
-        only = self.options.only
-        counting = [violation for violation in found if violation.law in only] if only else judges.refuted(found)
+        counting = self.options.counting(found)
         if counting:
             self.explored.found = Found(counting[0], tuple(actions), legal)
             self.explored.end = "violation"

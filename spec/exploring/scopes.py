@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kvproof.spec import near
-from kvproof.spec.exits import UserError
 from kvproof.spec.exploring import scopes_device, scopes_host
 from kvproof.spec.exploring.scope import Scope as Scope
 
@@ -13,10 +12,7 @@ CATALOGUE: tuple[Scope, ...] = (*scopes_device.SCOPES, *scopes_host.SCOPES)
 
 def by_name(name: str) -> Scope:
     """Return the scope of this name. Raises UserError that lists the known ones."""
-    for scope in CATALOGUE:
-        if scope.name == name:
-            return scope
-    raise UserError(near.unknown("scope", name, [scope.name for scope in CATALOGUE]))
+    return near.named("scope", name, CATALOGUE)
 
 
 def chosen(quick: bool) -> tuple[Scope, ...]:

@@ -26,7 +26,6 @@ from kvproof.spec.exploring.graph import Graph
 from kvproof.spec.judge import Judge, Violation
 from kvproof.spec.laws.base import Law, Moment
 
-Keys = tuple[tuple[int, int], ...]
 NOTHING: frozenset[tuple[int, int]] = frozenset()
 
 
@@ -74,7 +73,7 @@ class Explored:
 
 @define(slots=True)
 class Options:
-    """How to search: the laws, the one law or rule whose violations count ("" for all, bent ones left out), and what is kept.
+    """How to search: the laws, those laws and rules whose violations count (none: all, bent ones left out), and what is kept.
 
     ``runs_every``: of the orbits that end the search tree the first and every so many's whole run is judged (0: none); with
     ``all_runs`` the run to every orbit is, so that laws which look at a whole run break in the shortest one of the search tree.
@@ -88,9 +87,19 @@ class Options:
     all_runs: bool = False
     at_finish: tuple[str, ...] = ()
     ends: bool = True
-    with_edges: bool = False
     kept: bool = False
     most_edges: int = 0
+
+    def counting(self, found: list[Violation]) -> list[Violation]:
+        """Return the violations that end a search."""
+        return [violation for violation in found if violation.law in self.only] if self.only else judges.refuted(found)
+
+
+def violations(judge: Judge, moment: Moment, legal: bool, position: int) -> list[Violation]:
+    """Judge one action by the laws and by the rule of generation that it falls under; ``legal``: from which list it came."""
+    found = judge.moment(moment, position)
+    judge.premises[rules.GUARD] += not legal
+    return found + rules.violations(moment, legal, found, position)
 
 
 @define(slots=True)
@@ -109,7 +118,7 @@ class Search:
     @classmethod
     def of(cls, config: Config, bounds: Bounds, options: Options) -> Search:
         """Begin a search."""
-        explored = Explored(Graph(options.with_edges))
+        explored = Explored(Graph())
         return cls(config, bounds, bounds.limits(config), options, Judge(options.laws), wit.Tracker(), explored)
 
     def run(self, progress: Callable[[str], None] = lambda what: None) -> Explored:
@@ -162,11 +171,10 @@ class Search:
             moment = judges.attempt(world, action)
             lost, inside = self._observe(place, moment)
             self.explored.kinds[type(action).__name__] += 1
+            graph.edges += 1
             if not self._judged(place, moment, True):
-                graph.edges += 1
                 return
             number, new = graph.found(canonical.key(moment.after, left, self.options.kept), place.orbit, action)
-            graph.edge(place.orbit, action, number)
             if new:
                 reached = Place(moment.after, left, number, lost, inside)
                 if self.options.all_runs and not self._whole_run(reached):
@@ -178,10 +186,7 @@ class Search:
     def _judged(self, place: Place, moment: Moment, legal: bool) -> bool:
         """Judge one action; False if it shows a violation."""
         position = self.explored.graph.depths[place.orbit]
-        found = self.judge.moment(moment, position)
-        found += rules.violations(moment, legal, found, position)
-        self.judge.premises[rules.GUARD] += not legal
-        return not self._counts(found, (moment.action,), place, legal)
+        return not self._counts(violations(self.judge, moment, legal, position), (moment.action,), place, legal)
 
     def _refused(self, place: Place) -> bool:
         """Try what must be refused in a place; False if something is not."""
@@ -233,8 +238,7 @@ class Search:
 
     def _counts(self, found: list[Violation], last: tuple[Action, ...], place: Place | None = None, legal: bool = True) -> bool:
         """Keep the first violation that counts; tell whether there is one."""
-        only = self.options.only
-        counting = [violation for violation in found if violation.law in only] if only else judges.refuted(found)
+        counting = self.options.counting(found)
         if counting:
             way = () if place is None else self.explored.graph.path(place.orbit)
             self.explored.found = Found(counting[0], (*way, *last), legal)

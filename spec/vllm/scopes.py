@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from kvproof.spec import near
-from kvproof.spec.exits import UserError
 from kvproof.spec.traces.format import ConnectorConfig, GroupConfig
 from kvproof.spec.vllm import scopes_random
 from kvproof.spec.vllm.scope_parts import AMPLE, Scope, chunked, configured, eager, full, lazy, mamba, sliding
@@ -447,10 +446,7 @@ def by_name(name: str) -> Scope:
     number = name.removeprefix(scopes_random.PREFIX)
     if number != name and number.isdecimal():
         return scopes_random.scope(int(number))
-    for scope in ALL:
-        if scope.name == name:
-            return scope
-    raise UserError(near.unknown("scope", name, [scope.name for scope in ALL]))
+    return near.named("scope", name, ALL)
 
 
 def chosen(quick: bool) -> tuple[Scope, ...]:

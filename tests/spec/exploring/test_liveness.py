@@ -329,7 +329,7 @@ def test_budgets_end_where_the_closed_system_begins():
     # Without a token to sample no output is in the graph; the closed system has them, and so everything ends.
     bounds = Bounds(("aa",), submits=1, outputs=0, live=1)
     explored = search.explore(tiny(), bounds, Options())
-    assert not any(action.tokens for action in explored.graph.alphabet if isinstance(action, act.Output))
+    assert not any(action.tokens for action in explored.graph.names if isinstance(action, act.Output))
     verdict = liveness.judge(explored, tiny(), bounds)
     assert (verdict.found, verdict.refused) == ((), None)
     # The steps whose outputs are due end there, and with them what the confirmed tokens store.
@@ -369,7 +369,7 @@ def test_every_obligation_has_its_bit_and_its_law():
 def test_what_finished_requests_leave_is_judged_at_every_finish():
     config, judged_laws = tiny(), [law for law in laws.ALL if law.id in jobs.AT_FINISH]
     explored = search.explore(config, TWO, Options(laws=judged_laws, at_finish=jobs.AT_FINISH))
-    graph, names = explored.graph, list(explored.graph.alphabet)
+    graph, names = explored.graph, explored.graph.names
     finishes = sum(at >= 0 and isinstance(names[at], act.Finish) for at in graph.actions)
     assert explored.found is None
     assert explored.runs == finishes > 100
