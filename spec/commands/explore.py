@@ -159,7 +159,7 @@ def _update(done: list[Done]) -> list[str]:
     """Pin what was found; return what changed."""
     pinned = pins.read()
     certificates = [one.certificate for one in done]
-    known = [scope.name for scope in scopes.CATALOGUE]
+    known = [scope.name for scope in scopes.known()]
     changes = [str(difference) for difference in pins.differences(certificates, pinned, known)]
     if changes:
         pins.write(pins.updated(certificates, pinned, known))
@@ -169,12 +169,12 @@ def _update(done: list[Done]) -> list[str]:
 def _list(as_json: bool) -> ExitCode:
     """List the scopes with what they leave out."""
     listed = [
-        {"scope": scope.name, "quick": scope.quick, "leaves_out": list(scope.bounds.leaves_out())} for scope in scopes.CATALOGUE
+        {"scope": scope.name, "quick": scope.quick, "leaves_out": list(scope.bounds.leaves_out())} for scope in scopes.known()
     ]
     if as_json:
         click.echo(json.dumps(listed, indent=1))
         return ExitCode.HOLDS
-    for scope in scopes.CATALOGUE:
+    for scope in scopes.known():
         click.echo(f"{scope.name}{' (quick)' if scope.quick else ''}: leaves out {'; '.join(scope.bounds.leaves_out())}")
     return ExitCode.HOLDS
 

@@ -84,7 +84,7 @@ class Result:
     def differences(self) -> list[Difference]:
         """Scopes whose graphs are not as pinned; pins without a scope are asked only of the whole catalogue."""
         compared = [done.certificate for done in self.done if resume.sizes_matter(done.job)]
-        return pins.differences(compared, self.pinned, [scope.name for scope in scopes.CATALOGUE] if self.whole else [])
+        return pins.differences(compared, self.pinned, [scope.name for scope in scopes.known()] if self.whole else [])
 
     @property
     def given_up(self) -> list[str]:

@@ -9,10 +9,18 @@ from kvproof.spec.exploring.scope import Scope as Scope
 CATALOGUE: tuple[Scope, ...] = (*scopes_device.SCOPES, *scopes_host.SCOPES)
 """The default scopes."""
 
+FURTHER: tuple[Scope, ...] = (*scopes_device.FURTHER, *scopes_host.FURTHER)
+"""Scopes for faults that the catalogue has no room for: each is there for what its comment names."""
+
+
+def known() -> tuple[Scope, ...]:
+    """Return every scope that has a pin."""
+    return (*CATALOGUE, *FURTHER)
+
 
 def by_name(name: str) -> Scope:
     """Return the scope of this name. Raises UserError that lists the known ones."""
-    return near.named("scope", name, CATALOGUE)
+    return near.named("scope", name, known())
 
 
 def chosen(quick: bool) -> tuple[Scope, ...]:

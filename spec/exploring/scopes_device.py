@@ -154,3 +154,6 @@ SCOPES: tuple[Scope, ...] = (
     ),
 )
 """The scopes without a host tier, the quick ones first."""
+
+FURTHER: tuple[Scope, ...] = ()
+"""Scopes without a host tier for faults that the catalogue has no room for."""

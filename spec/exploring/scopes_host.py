@@ -109,3 +109,6 @@ SCOPES: tuple[Scope, ...] = (
     ),
 )
 """The host's part of the catalogue."""
+
+FURTHER: tuple[Scope, ...] = ()
+"""Scopes with a host tier for faults that the catalogue has no room for."""
