@@ -27,12 +27,13 @@ def drawn(world: World, random: Random, dead: int = 3, alphabet: Sequence[int] =
         token=numbers[1],
         context=numbers[2],
         old=world.prefixes,
-        prefixes=reOrdered(world.prefixes, numbers[1], numbers[2], random, dead),
+        prefixes=reordered(world.prefixes, numbers[1], numbers[2], random, dead),
         seq=moved(world.pool.next_seq, random),
         host_seq=moved(0 if host is None else host.pool.next_seq, random),
         store=moved(0 if host is None else host.next_store, random),
         load=moved(0 if host is None else host.next_load, random),
         steps=random.randrange(5) if world.config.defer_block_free else 0,
+        wait=world.config.offload is not None and world.config.offload.hold_loads,
         factor=world.config.append_expansion,
     )
 
@@ -72,7 +73,7 @@ def moved(following: int, random: Random) -> Name:
     return lambda number: numbers[number] if number < following else last + number - following
 
 
-def reOrdered(table: Prefixes, token: Name, context: Name, random: Random, dead: int) -> Prefixes:
+def reordered(table: Prefixes, token: Name, context: Name, random: Random, dead: int) -> Prefixes:
     """Return a table with the renamed prefixes, appended in another order, and up to so many others in between."""
     renamed_nodes: dict[int, int] = {-1: -1}
     waiting = [name for name, parent in enumerate(table.parent) if parent < 0]

@@ -40,7 +40,8 @@ Rename = Callable[["Renaming", Any], Any]
 class Renaming:
     """New names by old ones. ``blocks`` and ``hosts`` are permutations, ``prefixes`` is the table that ``node`` leads to.
 
-    ``steps`` is added to the numbers of steps; ``factor`` kernel blocks make a block.
+    ``steps`` is added to the numbers of steps, the fence of a load among them if loads ``wait`` for steps: else it is none.
+    ``factor`` kernel blocks make a block.
     """
 
     blocks: Sequence[int]
@@ -55,6 +56,7 @@ class Renaming:
     store: Name
     load: Name
     steps: int = 0
+    wait: bool = False
     factor: int = 1
 
     def block(self, name: int) -> int:
@@ -211,6 +213,10 @@ def load(names: Renaming, value: int) -> int:
 
 def step_number(names: Renaming, value: int) -> int:
     return names.fence(value)
+
+
+def load_fence(names: Renaming, value: int) -> int:
+    return names.fence(value) if names.wait else value
 
 
 def kernel_block(names: Renaming, value: int) -> int:
@@ -391,7 +397,7 @@ WORLD: Mapping[type[Any], Mapping[str, Rename]] = {
         "stage": same,
         "finished": same,
         "held": TABLES,
-        "fence": step_number,
+        "fence": load_fence,
         "start": same,
         "condemned": same,
     },

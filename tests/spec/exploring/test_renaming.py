@@ -8,10 +8,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from attrs import fields
+from attrs import evolve, fields
 
 from kvproof.core import actions as act
 from kvproof.core.actions import Action
+from kvproof.core.config import Offload, configure
 from kvproof.core.offload.state import Counters, Host, Load, PendingHit, Queued, Store, Track
 from kvproof.core.pool import Pool
 from kvproof.core.prefixes import Prefixes
@@ -21,7 +22,7 @@ from kvproof.spec import judge as judges
 from kvproof.spec import laws
 from kvproof.spec.engines import disabled, scopes, walk
 from kvproof.spec.engines import enabled as lists
-from kvproof.spec.engines.scope_parts import Scope
+from kvproof.spec.engines.scope_parts import Scope, full
 from kvproof.spec.exploring import canonical
 from kvproof.spec.judge import Judge
 from kvproof.spec.laws.base import Moment
@@ -172,3 +173,11 @@ def test_a_renaming_changes_every_kind_of_name():
             seen["steps"] += world.issued != other.issued
             seen["dead"] += len(other.prefixes.parent) > len(world.prefixes.parent)
     assert [kind for kind, count in seen.items() if not count] == []
+
+
+@pytest.mark.parametrize(("hold", "fence"), [(False, 0), (True, 3)])
+def test_the_fence_of_a_load_is_the_number_of_a_step_only_where_loads_wait_for_steps(hold, fence):
+    offload = Offload(num_blocks=4, hold_loads=hold)
+    world = new_world(configure((full(1),), max_model_len=4, num_blocks=4, defer_block_free=True, offload=offload))
+    names = evolve(drawing.drawn(world, Random(1)), steps=3)
+    assert renaming.renamed(names, Load(request=0, device=(), host=(), fence=0)).fence == fence
