@@ -101,7 +101,7 @@ def test_every_host_transition_commutes_with_renaming():
 @pytest.mark.deep
 @pytest.mark.parametrize("scope", scopes.ALL, ids=[scope.name for scope in scopes.ALL])
 def test_transitions_commute_with_renaming_in_long_walks(scope):
-    assert tried(scope, "names/long", steps=2000, most=60, more=3)
+    assert tried(scope, "names/long", steps=1200, most=25, more=2)
 
 
 @pytest.mark.parametrize("name", ["fa4-m4-n2", "w4-fa4-w8-eagle-async", "fa4-m4+1-n2-ahead-host"])
