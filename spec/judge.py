@@ -63,7 +63,7 @@ class Judge:
 
         ``start`` begins a run of who performs the actions, the model if it is left out.
         """
-        start = start or players.model
+        start = start or players.Shared()
         found = []
         for law in self.laws:
             if law.check_run is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from attrs import define
+from attrs import Factory, define
 
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
@@ -72,6 +72,63 @@ class Model:
 def model(config: Config) -> Player:
     """Begin a run of the model."""
     return Model(new_world(config))
+
+
+@define(slots=True)
+class Known:
+    """A world that runs of the model came to, and what came of the actions that were done there."""
+
+    world: World
+    done: dict[Action, tuple[Moment, Known]] = Factory(dict)
+
+
+@define(slots=True)
+class Sharer:
+    """The model as a player that does an action only where no run that it shares with did the same there."""
+
+    known: Known
+
+    @property
+    def world(self) -> World:
+        """The world that the run has come to."""
+        return self.known.world
+
+    @property
+    def shown(self) -> World:
+        """The world: the model hides nothing."""
+        return self.known.world
+
+    def act(self, action: Action) -> Moment:
+        """Perform one action, or remember what came of it."""
+        found = self.known.done.get(action)
+        if found is None:
+            moment = Model(self.known.world).act(action)
+            found = self.known.done[action] = (moment, Known(moment.after))
+        moment, self.known = found
+        return moment
+
+    def again(self) -> Sharer:
+        """Return a run at the same world."""
+        return Sharer(self.known)
+
+
+@define(slots=True)
+class Shared:
+    """Begins runs of the model that share what they have in common: laws that look at a whole run mostly run the same actions.
+
+    The model is deterministic, so that nothing but time depends on it. An implementation under test never shares runs.
+    """
+
+    beginnings: list[tuple[Config, Known]] = Factory(list)
+
+    def __call__(self, config: Config) -> Player:
+        """Begin a run, with what earlier ones under an equal configuration have done."""
+        for other, known in self.beginnings:
+            if other is config or other == config:
+                return Sharer(known)
+        known = Known(new_world(config))
+        self.beginnings.append((config, known))
+        return Sharer(known)
 
 
 def played(start: Start, config: Config, actions: Sequence[Action]) -> Player:

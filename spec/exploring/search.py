@@ -17,7 +17,7 @@ from kvproof.core.actions import Action, Finish
 from kvproof.core.config import Config
 from kvproof.core.world import Phase, World, new_world
 from kvproof.spec import judge as judges
-from kvproof.spec.engines import disabled, drain, rules
+from kvproof.spec.engines import disabled, drain, players, rules
 from kvproof.spec.engines import witnesses as wit
 from kvproof.spec.engines.amounts import Limits
 from kvproof.spec.exploring import alphabet, canonical
@@ -229,11 +229,11 @@ class Search:
     def _whole_run(self, place: Place, laws: Sequence[Law] = ()) -> bool:
         """Judge the whole run to a place, by all laws if none are given; False if one does not hold on it."""
         self.explored.runs += 1
-        actions = self.explored.graph.path(place.orbit)
+        actions, start = self.explored.graph.path(place.orbit), players.Shared()
         found: list[Violation] = []
         for law in laws or self.options.laws:
             if law.check_run is not None:
-                found += self.judge.found(law, law.check_run(self.config, actions), -1, self.config)
+                found += self.judge.found(law, law.check_run(self.config, actions, start), -1, self.config)
         return not self._counts(found, (), place)
 
     def _counts(self, found: list[Violation], last: tuple[Action, ...], place: Place | None = None, legal: bool = True) -> bool:
