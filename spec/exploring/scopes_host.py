@@ -42,32 +42,32 @@ SCOPES: tuple[Scope, ...] = (
     ),
     # Two steps in flight and another connector, whose tokens do not arrive; loads wait for the steps before them.
     Scope(
-        "fa1-host-ahead",
-        (full(1),),
+        "fa2-host-both-ahead",
+        (full(2),),
         _bounds(
-            "aa",
+            "aaa",
             submits=3,
             live=2,
             failures=True,
             stores="prompt",
-            depth=39,
+            depth=42,
             at_most={act.EvictBlocks: 1, act.Finish: 1},
         ),
         {
-            "max_model_len": 3,
+            "max_model_len": 4,
             "num_blocks": 4,
             "max_running": 2,
             "max_steps_in_flight": 2,
             "defer_block_free": True,
             "connectors": (False,),
-            "offload": Offload(num_blocks=3, hold_loads=True),
+            "offload": Offload(num_blocks=2, hold_loads=True),
         },
     ),
     # Attention on two ranks and states: handoffs, tails inside a block, what events say of both.
     Scope(
         "fa1-m2-n2-host",
         (full(1), mamba(2)),
-        _bounds("aaaa", depth=76, at_most={act.ResetCache: 1, act.Preempt: 1, act.ReadCounters: None}),
+        _bounds("aaaa", depth=67, at_most={act.ResetCache: 1, act.Preempt: 1, act.ReadCounters: None}),
         {
             "dcp_size": 2,
             "hash_block_size": 1,
@@ -82,7 +82,7 @@ SCOPES: tuple[Scope, ...] = (
     Scope(
         "fa1-m2-n2-lazy",
         (full(1), mamba(2)),
-        _bounds("aaaa", "aa", submits=3, stores="prompt", strays=True, depth=70, at_most={act.ResetCache: 1}),
+        _bounds("aaaa", "aa", submits=3, stores="prompt", strays=True, depth=54, at_most={act.ResetCache: 1}),
         {
             "dcp_size": 2,
             "hash_block_size": 1,
@@ -217,5 +217,12 @@ FURTHER: tuple[Scope, ...] = (
             "offload": Offload(num_blocks=2),
         },
     ),
+    # No fault, but the situation "load copied ahead of an older store": some blocks are evicted while later ones are stored.
+    Scope(
+        "fa1-host-chunks",
+        (full(1),),
+        _bounds("aaa", depth=50, at_most={act.EvictBlocks: 1}),
+        {"max_model_len": 4, "max_chunk": 2, "num_blocks": 4, "max_running": 1, "offload": Offload(num_blocks=4)},
+    ),
 )
-"""Scopes with a host tier for faults that the catalogue has no room for, each for what its comment names."""
+"""Scopes with a host tier for faults and a situation that the catalogue has no room for, each for what its comment names."""

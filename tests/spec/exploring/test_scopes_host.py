@@ -110,9 +110,12 @@ def test_the_scopes_have_legal_configurations_with_a_host_tier_and_names_of_thei
     assert all(scope.config().offload is not None for scope in EVERY)
 
 
-def test_every_further_scope_is_there_for_a_fault() -> None:
+def test_every_further_scope_is_there_for_a_fault_or_for_a_situation() -> None:
     used = {kill.scope for kill in kills_host.KILLS.values()}
-    assert {scope.name for scope in scopes_host.FURTHER} <= used
+    chunks = next(scope for scope in scopes_host.FURTHER if scope.name == "fa1-host-chunks")
+    assert {scope.name for scope in scopes_host.FURTHER} - used == {chunks.name}
+    found = search.explore(chunks.config(), chunks.bounds, search.Options())
+    assert found.witnesses["load copied ahead of an older store"] == 48
 
 
 def test_the_table_names_every_fault_that_needs_a_host_with_a_law_of_it_and_a_scope_that_there_is() -> None:
