@@ -42,32 +42,32 @@ SCOPES: tuple[Scope, ...] = (
     ),
     # Two steps in flight and another connector, whose tokens do not arrive; loads wait for the steps before them.
     Scope(
-        "fa1-host-ahead",
-        (full(1),),
+        "fa2-host-both-ahead",
+        (full(2),),
         _bounds(
-            "aa",
+            "aaa",
             submits=3,
             live=2,
             failures=True,
             stores="prompt",
-            depth=39,
+            depth=42,
             at_most={act.EvictBlocks: 1, act.Finish: 1},
         ),
         {
-            "max_model_len": 3,
+            "max_model_len": 4,
             "num_blocks": 4,
             "max_running": 2,
             "max_steps_in_flight": 2,
             "defer_block_free": True,
             "connectors": (False,),
-            "offload": Offload(num_blocks=3, hold_loads=True),
+            "offload": Offload(num_blocks=2, hold_loads=True),
         },
     ),
     # Attention on two ranks and states: handoffs, tails inside a block, what events say of both.
     Scope(
         "fa1-m2-n2-host",
         (full(1), mamba(2)),
-        _bounds("aaaa", depth=76, at_most={act.ResetCache: 1, act.Preempt: 1, act.ReadCounters: None}),
+        _bounds("aaaa", depth=67, at_most={act.ResetCache: 1, act.Preempt: 1, act.ReadCounters: None}),
         {
             "dcp_size": 2,
             "hash_block_size": 1,
@@ -82,7 +82,7 @@ SCOPES: tuple[Scope, ...] = (
     Scope(
         "fa1-m2-n2-lazy",
         (full(1), mamba(2)),
-        _bounds("aaaa", "aa", submits=3, stores="prompt", strays=True, depth=70, at_most={act.ResetCache: 1}),
+        _bounds("aaaa", "aa", submits=3, stores="prompt", strays=True, depth=54, at_most={act.ResetCache: 1}),
         {
             "dcp_size": 2,
             "hash_block_size": 1,
@@ -110,5 +110,119 @@ SCOPES: tuple[Scope, ...] = (
 )
 """The host's part of the catalogue."""
 
-FURTHER: tuple[Scope, ...] = ()
-"""Scopes with a host tier for faults that the catalogue has no room for."""
+FURTHER: tuple[Scope, ...] = (
+    # A store in the same step as its forward, counted handoffs beside a reset, and a connector whose tokens fail in two groups.
+    Scope(
+        "fa1-m1-host-both",
+        (full(1), mamba(1)),
+        _bounds(
+            "aa",
+            submits=1,
+            failures=True,
+            execution="any",
+            depth=20,
+            at_most={act.ResetHost: 1, act.ReadCounters: 1},
+        ),
+        {"max_model_len": 3, "num_blocks": 6, "max_running": 1, "connectors": (False,), "offload": Offload(num_blocks=4)},
+    ),
+    # EAGLE and checkpoints inside a chunk on a host that holds a whole prompt: what has to be stored for a resend.
+    Scope(
+        "fa8-m8-h2-eagle-host",
+        (full(8), mamba(8)),
+        _bounds("aaaaaaaaa", "aaaaaaaaaa", submits=1, at_most={}),
+        {
+            "hash_block_size": 2,
+            "use_eagle": True,
+            "checkpoint_alignment": 2,
+            "max_model_len": 12,
+            "num_blocks": 8,
+            "max_running": 1,
+            "offload": Offload(num_blocks=8),
+        },
+    ),
+    # Two attention groups with tails of their own at the end of a prompt.
+    Scope(
+        "fa8-fa4-m4-h2-host",
+        (full(8), full(4), mamba(4)),
+        _bounds("aaaa", "aaaaaaa", submits=1, at_most={}),
+        {"hash_block_size": 2, "max_model_len": 8, "num_blocks": 8, "max_running": 1, "offload": Offload(num_blocks=8)},
+    ),
+    # A host with room for two blocks of three, for the cursor of a request.
+    Scope(
+        "fa1-host-tiny",
+        (full(1),),
+        _bounds("aaa", submits=1, outputs=1, depth=30, at_most={}),
+        {"max_model_len": 5, "num_blocks": 6, "max_running": 1, "offload": Offload(num_blocks=3)},
+    ),
+    # A state is smaller than a scheduler block: lookups inside one, hits with leading nulls, and loads that must be refused.
+    Scope(
+        "fa1-m1-n2-host",
+        (full(1), mamba(1)),
+        _bounds("aaa", starts="every", stores="prompt", refusals=True, at_most={act.ResetCache: 1, act.Finish: 1}),
+        {"dcp_size": 2, "max_model_len": 4, "num_blocks": 8, "max_running": 1, "offload": Offload(num_blocks=8)},
+    ),
+    # The same groups and three chunks, then some blocks are evicted: loads behind a local hit, or beside keys of others.
+    Scope(
+        "fa1-m1-n2-host-behind",
+        (full(1), mamba(1)),
+        _bounds("aaaaa", stores="prompt", depth=53, at_most={act.EvictBlocks: 1, act.Finish: 1}),
+        {
+            "dcp_size": 2,
+            "max_model_len": 6,
+            "max_chunk": 2,
+            "num_blocks": 8,
+            "max_running": 1,
+            "offload": Offload(num_blocks=8),
+        },
+    ),
+    # A tail that is keyed while its block fills up, is stored as a whole block, and is left behind by a finish.
+    Scope(
+        "fa2-m1-n2-host-tail",
+        (full(2), mamba(1)),
+        _bounds("aa", "aaa", submits=1, outputs=3, depth=50, at_most={}),
+        {"dcp_size": 2, "max_model_len": 7, "num_blocks": 8, "max_running": 1, "offload": Offload(num_blocks=8)},
+    ),
+    # Two requests alive: one hits what the other one's load registered.
+    Scope(
+        "fa1-m2-n2-host-two",
+        (full(1), mamba(2)),
+        _bounds("aaa", submits=3, live=2, stores="prompt", at_most={act.ResetCache: 1, act.Finish: 1}),
+        {"dcp_size": 2, "max_model_len": 4, "num_blocks": 12, "max_running": 2, "offload": Offload(num_blocks=12)},
+    ),
+    # Drafts: loads whose request has slots for them, and a stored state with a speculative block beside it.
+    Scope(
+        "fa1-m1+1-draft1-host",
+        (full(1), mamba(1, 1)),
+        _bounds("aa", stores="prompt", at_most={act.ResetCache: 1}),
+        {"num_draft_tokens": 1, "max_model_len": 4, "num_blocks": 10, "max_running": 1, "offload": Offload(num_blocks=5)},
+    ),
+    # A speculative block that has to move when a chunk is longer than a block.
+    Scope(
+        "fa2-m2+1-draft1-host",
+        (full(2), mamba(2, 1)),
+        _bounds("aaaaaaa", submits=1, chunks="every", depth=30, at_most={}),
+        {"num_draft_tokens": 1, "max_model_len": 8, "num_blocks": 12, "max_running": 1, "offload": Offload(num_blocks=5)},
+    ),
+    # Two steps in flight and loads that wait for nothing: blocks of a request that ended before its step began.
+    Scope(
+        "fa2-host-ahead",
+        (full(2),),
+        _bounds("aaa", "a", submits=3, stores="prompt", depth=75, at_most={act.ResetCache: 1}),
+        {
+            "max_model_len": 4,
+            "num_blocks": 3,
+            "max_running": 1,
+            "max_steps_in_flight": 2,
+            "defer_block_free": True,
+            "offload": Offload(num_blocks=2),
+        },
+    ),
+    # No fault, but the situation "load copied ahead of an older store": some blocks are evicted while later ones are stored.
+    Scope(
+        "fa1-host-chunks",
+        (full(1),),
+        _bounds("aaa", depth=50, at_most={act.EvictBlocks: 1}),
+        {"max_model_len": 4, "max_chunk": 2, "num_blocks": 4, "max_running": 1, "offload": Offload(num_blocks=4)},
+    ),
+)
+"""Scopes with a host tier for faults and a situation that the catalogue has no room for, each for what its comment names."""

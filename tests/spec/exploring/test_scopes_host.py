@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from attrs import evolve
 
 from kvproof.core import actions as act
@@ -10,8 +11,9 @@ from kvproof.core.world import Phase, World, new_world
 from kvproof.spec import faults, judge
 from kvproof.spec import laws as all_laws
 from kvproof.spec.engines import host
+from kvproof.spec.engines import scopes as walked
 from kvproof.spec.engines.scope_parts import full
-from kvproof.spec.exploring import alphabet, canonical, kills_host, scopes_host, search
+from kvproof.spec.exploring import alphabet, canonical, kills, kills_host, scopes_host, search
 from kvproof.spec.exploring.bounds import Bounds
 from kvproof.spec.exploring.scope import Scope
 
@@ -21,6 +23,8 @@ TINY = Scope(
     Bounds(("aa",), submits=2, outputs=0, alphabet=(0,), live=1, at_most={act.ResetCache: None}),
     {"max_model_len": 3, "num_blocks": 4, "max_running": 1, "offload": Offload(num_blocks=3, workers=2)},
 )
+
+EVERY = (*scopes_host.SCOPES, *scopes_host.FURTHER)
 
 
 def explored(bounds: Bounds, judged: bool = False) -> search.Explored:
@@ -42,6 +46,16 @@ def test_what_is_bounded_less_reaches_all_that_is_bounded_more() -> None:
         assert narrow.end == "complete"
         assert narrow.graph.numbers.keys() < every.graph.numbers.keys()
         assert len(bounds.leaves_out()) == len(TINY.bounds.leaves_out()) + 1
+
+
+def assert_killed(name: str) -> None:
+    """Search for a fault by the law of its pinned kill, which must be found after as many actions."""
+    fault, kill = faults.by_id(name), kills_host.KILLS[name]
+    scope = next(scope for scope in EVERY if scope.name == kill.scope)
+    with faults.planted(fault):
+        found = search.explore(faults.configured(fault, scope.config()), scope.bounds, kills.options((kill.law,))).found
+    assert found is not None
+    assert (found.violation.law, len(found.actions)) == (kill.law, kill.length)
 
 
 def worlds(bounds: Bounds, most: int = 1500) -> list[tuple[World, list[act.Action]]]:
@@ -90,16 +104,48 @@ def test_an_unbounded_disturbance_stays_allowed_and_a_bounded_one_is_used_up() -
 
 
 def test_the_scopes_have_legal_configurations_with_a_host_tier_and_names_of_their_own() -> None:
-    names = [scope.name for scope in scopes_host.SCOPES]
-    assert len(set(names)) == len(names) <= 5
-    assert all(scope.config().offload is not None for scope in scopes_host.SCOPES)
+    names = [scope.name for scope in EVERY]
+    assert len(set(names)) == len(names)
+    assert len(scopes_host.SCOPES) <= 5
+    assert all(scope.config().offload is not None for scope in EVERY)
 
 
-def test_the_tables_name_faults_laws_and_scopes_that_there_are() -> None:
+def test_every_further_scope_is_there_for_a_fault_or_for_a_situation() -> None:
+    used = {kill.scope for kill in kills_host.KILLS.values()}
+    chunks = next(scope for scope in scopes_host.FURTHER if scope.name == "fa1-host-chunks")
+    assert {scope.name for scope in scopes_host.FURTHER} - used == {chunks.name}
+    found = search.explore(chunks.config(), chunks.bounds, search.Options())
+    assert found.witnesses["load copied ahead of an older store"] == 48
+
+
+def test_the_table_names_every_fault_that_needs_a_host_with_a_law_of_it_and_a_scope_that_there_is() -> None:
     known = {fault.id: fault for fault in faults.ALL}
-    names = {scope.name for scope in scopes_host.SCOPES}
+    names = {scope.name for scope in EVERY}
     for fault, kill in kills_host.KILLS.items():
         assert kill.law in known[fault].laws
         assert kill.scope in names
-    assert kills_host.KILLS.keys().isdisjoint(kills_host.ELSEWHERE)
-    assert kills_host.ELSEWHERE.keys() <= known.keys()
+    hosted = {fault.id for fault in faults.ALL if all(walked.by_name(name).settings.get("offload") for name in fault.scopes)}
+    assert {*kills_host.KILLS, *kills_host.ELSEWHERE} >= {fault for fault in hosted if known[fault].scopes}
+    assert not kills_host.ELSEWHERE
+
+
+SHORT = [name for name, kill in kills_host.KILLS.items() if kill.length <= 17]
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_a_short_kill_is_as_the_table_says_and_no_shorter_run_shows_it(name: str) -> None:
+    assert_killed(name)
+
+
+def test_what_a_planted_fault_lets_through_a_guard_is_followed() -> None:
+    assert_killed("M-LOAD-4")
+
+
+def test_attempts_that_must_be_refused_change_no_graph() -> None:
+    scope = next(scope for scope in EVERY if scope.name == kills_host.KILLS["M-LOAD-4"].scope)
+    assert scope.bounds.refusals
+    tried = search.explore(scope.config(), scope.bounds, search.Options())
+    without = search.explore(scope.config(), evolve(scope.bounds, refusals=False), search.Options())
+    assert tried.refusals > without.refusals == 0
+    assert (tried.found, tried.graph.edges) == (None, without.graph.edges)
+    assert tried.graph.numbers.keys() == without.graph.numbers.keys()
