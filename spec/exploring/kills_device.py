@@ -135,12 +135,12 @@ KILLS: dict[str, Kill] = {
     "M-PUB-109": Kill("fa4-m4-n2-withdrawn", "TB-13", 41),
     "M-PUB-156": Kill("fa4-m4-n2-events", "EV-3", 4),
     "M-PUB-170": Kill("fa1-tight", "PC-7", 17),
+    "M-LATE-2": Kill("fa1-async", "RQ-4", 26),
 }
 """Per fault the scope, the law and the length."""
 
 ELSEWHERE: dict[str, tuple[str, str]] = {
     "M-2PH-1": ("m4-fa2-tight", "external blocks of one group must be taken from what another group hits"),
-    "M-LATE-2": ("fa1-m2+1-w4-n4-draft1", "open: looked for in the scopes nearest to it, up to 12,000 edges"),
     "M-COW-11": ("fa8-m2-n2", "open: looked for in the scopes nearest to it, up to 12,000 edges"),
     "M-HIT-7": ("w2-w2-eagle", "two windows of different length that both drop"),
 }

@@ -385,5 +385,23 @@ FURTHER: tuple[Scope, ...] = (
         Bounds(("a" * 6,), submits=2, outputs=1, alphabet=(0,), live=1, external=False),
         {"num_draft_tokens": 3, "max_model_len": 12, "num_blocks": 16, "max_running": 1},
     ),
+    # A request preempted while its output is in flight, and what must be refused until that arrives.
+    Scope(
+        "fa1-async",
+        (full(1),),
+        Bounds(
+            ("a",),
+            submits=1,
+            outputs=2,
+            alphabet=(0,),
+            live=1,
+            external=False,
+            execution="any",
+            refusals=True,
+            at_most={act.Preempt: 1},
+            depth=27,
+        ),
+        {"max_model_len": 4, "num_blocks": 5, "max_running": 1, "max_steps_in_flight": 2, "async_outputs": True},
+    ),
 )
 """Scopes without a host tier for faults that the catalogue has no room for."""

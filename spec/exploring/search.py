@@ -21,6 +21,7 @@ from kvproof.spec.engines import disabled, drain, rules
 from kvproof.spec.engines import witnesses as wit
 from kvproof.spec.engines.amounts import Limits
 from kvproof.spec.exploring import alphabet, canonical
+from kvproof.spec.exploring import bounds as limiting
 from kvproof.spec.exploring.bounds import Bounds, Budget
 from kvproof.spec.exploring.graph import Graph
 from kvproof.spec.judge import Judge, Violation
@@ -163,8 +164,10 @@ class Search:
     def _leave(self, place: Place) -> Iterator[Place]:
         """Follow every edge out of a place; yield where something new is."""
         world, graph = place.world, self.explored.graph
-        if self.bounds.refusals and not self._refused(place):
+        accepted = self._refused(place) if self.bounds.refusals else []
+        if accepted is None:
             return
+        yield from accepted
         if self.options.ends and world.phase is Phase.IDLE and world.host is not None and not self._quiet(place):
             return
         for action, left in alphabet.enabled(world, place.left, self.bounds, self.limits):
@@ -188,16 +191,27 @@ class Search:
         position = self.explored.graph.depths[place.orbit]
         return not self._counts(violations(self.judge, moment, legal, position), (moment.action,), place, legal)
 
-    def _refused(self, place: Place) -> bool:
-        """Try what must be refused in a place; False if something is not."""
+    def _refused(self, place: Place) -> list[Place] | None:
+        """Try what must be refused in a place; None if a violation counts, else where it leads what is accepted all the same.
+
+        A planted fault may open a guard: its laws are asked behind it, too, where the rule of the guard itself does not count.
+        """
+        accepted: list[Place] = []
         for action, _ in disabled.attempts(place.world, self.limits):
             self.explored.refusals += 1
             moment = judges.attempt(place.world, action)
             if moment.refusal is not None:  # what is accepted here is a violation, and shows no situation
                 self._observe(place, moment)
             if not self._judged(place, moment, False):
-                return False
-        return True
+                return None
+            left = limiting.spend(self.bounds, place.left, action)
+            if moment.refusal is None and left is not None:
+                number, new = self.explored.graph.found(
+                    canonical.key(moment.after, left, self.options.kept), place.orbit, action
+                )
+                if new:
+                    accepted.append(Place(moment.after, left, number, place.lost, place.inside))
+        return accepted
 
     def _quiet(self, place: Place) -> bool:
         """Judge what a place comes to under fairness; False if a law does not hold there."""
