@@ -136,12 +136,12 @@ KILLS: dict[str, Kill] = {
     "M-PUB-156": Kill("fa4-m4-n2-events", "EV-3", 4),
     "M-PUB-170": Kill("fa1-tight", "PC-7", 17),
     "M-LATE-2": Kill("fa1-async", "RQ-4", 26),
+    "M-COW-11": Kill("fa2-m2-n2", "COW-4", 25),
 }
 """Per fault the scope, the law and the length."""
 
 ELSEWHERE: dict[str, tuple[str, str]] = {
     "M-2PH-1": ("m4-fa2-tight", "external blocks of one group must be taken from what another group hits"),
-    "M-COW-11": ("fa8-m2-n2", "open: looked for in the scopes nearest to it, up to 12,000 edges"),
     "M-HIT-7": ("w2-w2-eagle", "two windows of different length that both drop"),
 }
 """Faults found in no scope of the catalogue: the scope of the check where generation finds them, and what they need."""

@@ -403,5 +403,21 @@ FURTHER: tuple[Scope, ...] = (
         ),
         {"max_model_len": 4, "num_blocks": 5, "max_running": 1, "max_steps_in_flight": 2, "async_outputs": True},
     ),
+    # An attention block that is copied in the step that still has to write it: a state ends inside it, the block itself is new.
+    Scope(
+        "fa2-m2-n2",
+        (full(2), mamba(2)),
+        Bounds(
+            ("a" * 7, "a" * 5),
+            submits=2,
+            outputs=0,
+            alphabet=(0,),
+            external=False,
+            chunks="every",
+            at_most={act.Preempt: 1, act.BeginStep: 2, act.Allocate: 3},
+            depth=25,
+        ),
+        {"dcp_size": 2, "max_model_len": 8, "num_blocks": 12, "max_running": 2},
+    ),
 )
 """Scopes without a host tier for faults that the catalogue has no room for."""
