@@ -11,6 +11,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 
+from attrs import fields_dict
+
 from kvproof.core.pool import Pool
 from kvproof.core.world import NONE, GroupState, Plan, Request, Scheduled, Step, World
 from kvproof.spec.exploring import canonical_host as hosts
@@ -94,6 +96,18 @@ def _request(out: list[int], labels: Labels, request: Request) -> None:
     )
     for group in request.groups:
         _group(out, labels, group)
+    if type(request) is not Request:
+        _beyond(out, request)
+
+
+def _beyond(out: list[int], request: Request) -> None:
+    """Add what a planted fault keeps with a request beyond the fields of the model: worlds that differ in it are two.
+
+    It stands there with the names of this world: then more worlds than need be are followed, and never fewer.
+    """
+    known = fields_dict(Request)
+    text = repr([getattr(request, name) for name in fields_dict(type(request)) if name not in known]).encode()
+    out += (len(text), *text)
 
 
 def _group(out: list[int], labels: Labels, group: GroupState) -> None:

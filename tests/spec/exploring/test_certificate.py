@@ -208,7 +208,7 @@ def test_an_update_keeps_the_worlds_of_a_graph_that_did_not_change(done):
 
 
 def test_the_pins_are_those_of_the_catalogue():
-    assert list(pins.read()) == [scope.name for scope in scopes.CATALOGUE]
+    assert list(pins.read()) == [scope.name for scope in scopes.known()]
 
 
 # --- what keeps an exploration from holding -----------------------------------------------------------------------
@@ -298,6 +298,7 @@ def test_a_counterexample_that_does_not_replay_is_never_reported(monkeypatch):
 def test_a_fault_that_only_whole_runs_show_is_found_by_the_run_to_an_orbit():
     found = kills.options(["LV-10"])
     assert found.all_runs
+    assert kills.options(["EV-3"]).all_runs  # looks at moments and at runs
     assert not kills.options(["PC-1"]).all_runs
 
 

@@ -12,9 +12,9 @@ from kvproof.core.world import new_world
 from kvproof.spec import faults, laws
 from kvproof.spec import judge as judges
 from kvproof.spec.engines import scopes as walked
-from kvproof.spec.exploring import alphabet, canonical, kills, kills_device, scopes_device, search
+from kvproof.spec.exploring import alphabet, canonical, kills, kills_device, kills_host, pins, scopes_device, search
 
-BY_NAME = {scope.name: scope for scope in scopes_device.SCOPES}
+BY_NAME = {scope.name: scope for scope in (*scopes_device.SCOPES, *scopes_device.FURTHER)}
 TINY = evolve(
     BY_NAME["fa2r-fa2-m2-m4-n2"],
     bounds=evolve(BY_NAME["fa2r-fa2-m2-m4-n2"].bounds, prompts=("aaa",), submits=1, live=1, alphabet=(0,)),
@@ -68,10 +68,15 @@ def test_attempts_that_are_refused_show_situations():
     assert "row refusal" not in search.explore(rows.config(), without, search.Options()).witnesses
 
 
+HOST = {"M-PUB-134"}
+"""Shown without a host tier, too, and killed in a scope with one."""
+
+
 def test_every_fault_is_killed_in_a_scope_or_named_with_a_wider_one():
     known = {fault.id: fault for fault in device_faults()}
     assert set(kills_device.KILLS).isdisjoint(kills_device.ELSEWHERE)
-    assert {*kills_device.KILLS, *kills_device.ELSEWHERE} == set(known)
+    assert {*kills_device.KILLS, *kills_device.ELSEWHERE} | HOST == set(known)
+    assert kills_host.KILLS.keys() >= HOST
     for name, kill in kills_device.KILLS.items():
         assert kill.scope in BY_NAME
         assert kill.law in known[name].laws
@@ -80,7 +85,8 @@ def test_every_fault_is_killed_in_a_scope_or_named_with_a_wider_one():
         assert why
 
 
-SHORT = [name for name, kill in kills_device.KILLS.items() if kill.length <= 6]
+FURTHER = {scope.name for scope in scopes_device.FURTHER}
+SHORT = [name for name, kill in kills_device.KILLS.items() if kill.length <= 6 or kill.scope in FURTHER]
 
 
 @pytest.mark.parametrize("name", SHORT)
@@ -105,3 +111,24 @@ def test_a_context_that_a_fault_loses_still_tells_worlds_apart():
         explored = search.explore(scope.config(), scope.bounds, search.Options(laws=laws.ALL, only=("TB-9",)))
     assert explored.found is not None
     assert len(explored.found.actions) == 7
+
+
+@pytest.mark.parametrize("name", sorted(FURTHER))
+def test_a_further_scope_holds_and_is_as_pinned(name):
+    scope = BY_NAME[name]
+    explored = search.explore(scope.config(), scope.bounds, search.Options(laws=laws.ALL))
+    assert explored.found is None
+    pin = pins.read()[name]
+    assert (pin.orbits, pin.edges, pin.depth) == (len(explored.graph), explored.graph.edges, max(explored.graph.depths))
+    assert any(kill.scope == name for kill in kills_device.KILLS.values())
+
+
+def test_what_a_fault_keeps_with_a_request_tells_worlds_apart():
+    fault, kill = faults.by_id("M-PUB-29"), kills_device.KILLS["M-PUB-29"]
+    scope = BY_NAME[kill.scope]
+    bounds = evolve(scope.bounds, depth=kill.length - 1)
+    with faults.planted(fault):
+        shorter = search.explore(scope.config(), bounds, kills.options((kill.law,)))
+    whole = search.explore(scope.config(), bounds, search.Options())
+    assert shorter.found is None
+    assert len(shorter.graph) > len(whole.graph)
