@@ -111,6 +111,7 @@ KILLS: dict[str, Kill] = {
     "M-PUB-72": Kill("fa1-m2+1-async", "TB-5", 28),
     "M-PUB-92": Kill("fa1-m2+1-async", "TB-4", 14),
     "M-PUB-166": Kill("fa2-m2-loads", "PC-9", 7),
+    "M-LATE-3": Kill("fa1-m2+1-async", "CC-2", 46),
 }
 """Per fault the scope, the law and the length."""
 
