@@ -42,10 +42,16 @@ def process(world: World, action: Output, step: Step) -> tuple[World, Record]:
         world = confirm(world, request, entry, len(action.tokens), rejected)
     else:
         world = allocation.with_request(world, request, world.pool, world.plan)
-        if entry.samples:
-            # A step behind it in flight goes on from the kept tokens, whatever became of the request (C-85).
-            world = execute.keep_accepted(world, entry, max(len(action.tokens), 1))
+        world = count_late(world, entry, len(action.tokens))
     return world, Record("Output", num_tokens=request.num_tokens, rejected=rejected)
+
+
+def count_late(world: World, entry: Scheduled, delivered: int) -> World:
+    """Tell the worker which state is the running one behind a late output that is delivered (C-85).
+
+    A step behind it in flight goes on from the kept tokens, whatever became of the request.
+    """
+    return execute.keep_accepted(world, entry, max(delivered, 1)) if entry.samples else world
 
 
 def drop_failed(world: World, action: Output, step: Step, entry: Scheduled) -> tuple[World, Record]:

@@ -137,6 +137,7 @@ KILLS: dict[str, Kill] = {
     "M-PUB-170": Kill("fa1-tight", "PC-7", 17),
     "M-LATE-2": Kill("fa1-async", "RQ-4", 26),
     "M-COW-11": Kill("fa2-m2-n2", "COW-4", 25),
+    "M-LATE-3": Kill("fa1-m2+1-async", "CC-2", 46),
 }
 """Per fault the scope, the law and the length."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import evolve
 
 from kvproof.core import outputs, requests
-from kvproof.core.world import Request
+from kvproof.core.world import Request, Scheduled, World
 from kvproof.spec.faults.base import Fault
 
 _lower_in_flight = outputs.lower_in_flight
@@ -19,6 +19,11 @@ def _late_ones_stay(request: Request, amount: int, late: bool) -> Request:
 def _never_stale(request: Request) -> bool:
     del request
     return False
+
+
+def _worker_is_not_told(world: World, entry: Scheduled, delivered: int) -> World:
+    del entry, delivered
+    return world
 
 
 def _nothing_owed(request: Request) -> bool:
@@ -50,5 +55,13 @@ FAULTS: tuple[Fault, ...] = (
         ("RQ-4",),
         ((requests, "owes_late_output", _nothing_owed),),
         scopes=("fa1-m2+1-w4-n4-draft1", "fa4-d4r-m4+1-n2-eagle-async"),
+    ),
+    Fault(
+        "M-LATE-3",
+        "a late output does not tell the worker which drafts were kept, and a step in flight goes on from another state",
+        "ours (C-85)",
+        ("CC-2",),
+        ((outputs, "count_late", _worker_is_not_told),),
+        scopes=("fa1-m4+3-n4-async", "fa4-d4r-m4+1-n2-eagle-async"),
     ),
 )

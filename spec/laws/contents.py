@@ -161,7 +161,7 @@ LAWS: tuple[Law, ...] = (
         "A chunk that starts after the first token reads the state of exactly the tokens before it, accepted drafts included; "
         "the first reads none.",
         "#50493, #54736, vLLM 0.33.0",
-        ("M-MAM-2", "M-HIT-2", "M-HIT-3", "M-SPEC-3", "M-ZERO-2", "M-MAM-7", "M-CKPT-3", "M-PUB-66", "M-PUB-68"),
+        ("M-MAM-2", "M-HIT-2", "M-HIT-3", "M-SPEC-3", "M-ZERO-2", "M-MAM-7", "M-CKPT-3", "M-PUB-66", "M-PUB-68", "M-LATE-3"),
         on=(Execute,),
         check=_state_reads,
         bent_by=WRONG_CONTENT,
