@@ -40,21 +40,6 @@ SCOPES: tuple[Scope, ...] = (
             "events": True,
         },
     ),
-    # One group and a pool of four blocks: free queue, key map, contexts, and every disturbance of an idle engine.
-    Scope(
-        "fa1-contexts",
-        (full(1),),
-        Bounds(
-            ("aaa",),
-            submits=2,
-            outputs=0,
-            alphabet=(0,),
-            contexts=(0, 1),
-            at_most={act.ResetCache: 1, act.EvictBlocks: 1},
-        ),
-        {"max_model_len": 5, "num_blocks": 5, "max_running": 2, "events": True},
-        quick=True,
-    ),
     # EAGLE under a sparse retention: windows, pinned junctions, checkpoints inside a chunk.
     Scope(
         "fa2-m4-w1-eagle",
@@ -156,6 +141,20 @@ SCOPES: tuple[Scope, ...] = (
 """The scopes without a host tier, the quick ones first."""
 
 FURTHER: tuple[Scope, ...] = (
+    # One group and a pool of four blocks: free queue, key map, contexts, and every disturbance of an idle engine.
+    Scope(
+        "fa1-contexts",
+        (full(1),),
+        Bounds(
+            ("aaa",),
+            submits=2,
+            outputs=0,
+            alphabet=(0,),
+            contexts=(0, 1),
+            at_most={act.ResetCache: 1, act.EvictBlocks: 1},
+        ),
+        {"max_model_len": 5, "num_blocks": 5, "max_running": 2, "events": True},
+    ),
     # A window of one token beside full attention alone, and nothing is read of it.
     Scope(
         "fa4-w4-one",

@@ -107,6 +107,13 @@ SCOPES: tuple[Scope, ...] = (
             "offload": Offload(num_blocks=12, flush="before_forward"),
         },
     ),
+    # Chunks of two tokens and evictions: some blocks are loaded again while later ones are still being stored.
+    Scope(
+        "fa1-host-chunks",
+        (full(1),),
+        _bounds("aaa", depth=50, at_most={act.EvictBlocks: 1}),
+        {"max_model_len": 4, "max_chunk": 2, "num_blocks": 4, "max_running": 1, "offload": Offload(num_blocks=4)},
+    ),
 )
 """The host's part of the catalogue."""
 
@@ -216,13 +223,6 @@ FURTHER: tuple[Scope, ...] = (
             "defer_block_free": True,
             "offload": Offload(num_blocks=2),
         },
-    ),
-    # No fault, but the situation "load copied ahead of an older store": some blocks are evicted while later ones are stored.
-    Scope(
-        "fa1-host-chunks",
-        (full(1),),
-        _bounds("aaa", depth=50, at_most={act.EvictBlocks: 1}),
-        {"max_model_len": 4, "max_chunk": 2, "num_blocks": 4, "max_running": 1, "offload": Offload(num_blocks=4)},
     ),
 )
 """Scopes with a host tier for faults and a situation that the catalogue has no room for, each for what its comment names."""
