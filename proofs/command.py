@@ -1,0 +1,155 @@
+"""``kvproof prove``: claims and lemmas about the model, for all sizes or any contents."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.table import Table
+
+from kvproof.proofs import catalogue, exhausted, page, table, work
+from kvproof.proofs import result as results
+from kvproof.proofs.result import Asked, Result
+from kvproof.proofs.verdicts import Verdict
+from kvproof.proofs.work import Answer
+from kvproof.spec import check, output
+from kvproof.spec.commands.check import wide_console
+from kvproof.spec.exits import ExitCode, UserError
+from kvproof.spec.progress import Shown
+
+
+@click.command("prove", short_help="Prove claims about the model with CrossHair and Z3.")
+@click.option("--quick", is_flag=True, help="Leave out what takes long.")
+@click.option("--claim", "claims", multiple=True, metavar="NAME", help="Only this claim; may be repeated; `list` lists them.")
+@click.option("--fault", "planted", multiple=True, metavar="ID", help="Plant this fault: exit 2 if a claim is refuted, else 3.")
+@click.option("--update", is_flag=True, help="Write what was found into the table of expected verdicts.")
+@click.option(
+    "--write", type=click.Path(path_type=Path), metavar="FILE", help="Write the page of verified properties (from the table)."
+)
+@click.option(
+    "--certificate",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Take what was exhausted of each law from a certificate of kvproof explore.",
+)
+@click.option("--processes", type=click.IntRange(1, 64), default=2, show_default=True, help="Questions asked at the same time.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.option("--timing", is_flag=True, help="Say how long each answer took.")
+def command(
+    quick: bool,
+    claims: tuple[str, ...],
+    planted: tuple[str, ...],
+    update: bool,
+    write: Path | None,
+    certificate: Path | None,
+    processes: int,
+    as_json: bool,
+    timing: bool,
+) -> ExitCode:
+    """Prove claims about functions of the model, refute their twins, and compare with the table of expected verdicts.
+
+    Exit 0: everything is as the table says. Exit 2: a claim is refuted, with values that show it. Exit 3: something else is not
+    as the table says. Each claim has a vacuity twin (a false claim under the same preconditions) and faulty twins (the same
+    claim on a model that is wrong in one place); all of them must be refuted. docs/prove.md explains the claims.
+    """
+    if "list" in claims:
+        return _list(as_json)
+    asked = Asked(quick, claims, check.one_fault(planted))
+    if update and (asked.fault or write is not None):
+        raise UserError("--update writes the table of the model as it is: leave --fault and --write out")
+    if certificate is not None:
+        exhausted.write(exhausted.of_certificate(certificate))
+    if write is not None:
+        output.write_atomically(write, page.text(table.read(), exhausted.read()))
+        click.echo(f"wrote {write}")
+    if certificate is not None or write is not None:
+        return ExitCode.HOLDS
+    units = results.units(asked)
+    began = time.monotonic()
+    with Shown("prove", len(units), quiet=as_json) as shown:
+        answers = work.answers(units, processes, lambda answer: shown.advance())
+    rows = table.read()
+    if update:
+        rows = table.updated(answers, rows)
+        table.write(rows)
+    result = results.of(asked, answers, rows)
+    if as_json:
+        click.echo(json.dumps(results.as_dict(result, timing), indent=1, sort_keys=True))
+    else:
+        _print(result, round(time.monotonic() - began, 1) if timing else None)
+    return result.verdict
+
+
+def _list(as_json: bool) -> ExitCode:
+    known = catalogue.everything()
+    if as_json:
+        click.echo(
+            json.dumps([{"claim": one.name, "sentence": one.sentence, "deep": one.about.deep} for one in known], indent=1)
+        )
+    else:
+        for one in known:
+            click.echo(f"{one.name}{' (deep)' if one.about.deep else ''}: {one.sentence}")
+    return ExitCode.HOLDS
+
+
+def _print(result: Result, seconds: float | None) -> None:
+    console, asked = wide_console(), result.asked
+    shown = Table(
+        title="kvproof prove" + (f", {asked.fault} planted" if asked.fault else "") + (", quick" if asked.quick else "")
+    )
+    shown.title_justify = "left"
+    for heading in ("file", "claims", "confirmed", "vacuity twins refuted", "faulty twins refuted", "undetermined"):
+        shown.add_column(heading, justify="left" if heading == "file" else "right")
+    for file in dict.fromkeys(_file(answer) for answer in result.answers):
+        shown.add_row(file, *_counts([answer for answer in result.answers if _file(answer) == file]))
+    console.print(shown)
+    for line in result.problems:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    for answer in result.refuted:
+        known = catalogue.by_name(answer.unit.claim)
+        functions = ", ".join(
+            f"{function.__module__.removeprefix('kvproof.')}.{function.__name__}" for function in known.about.of
+        )
+        console.print(f"\n{answer.unit.claim} is {answer.said.verdict.value} ({functions})", markup=False, highlight=False)
+        console.print(f"  {known.sentence}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"  {answer.said.detail}", markup=False, highlight=False, soft_wrap=True)
+    if seconds is not None:
+        for answer in sorted(result.answers, key=lambda answer: -answer.said.seconds)[:10]:
+            console.print(f"{answer.said.seconds:8.2f} s  {answer.unit.name}", markup=False, highlight=False)
+        console.print(f"{seconds} s")
+    console.print(f"verdict: {result.verdict.name.lower()}", highlight=False)
+    if result.verdict is not ExitCode.HOLDS:
+        console.print(_again(result), markup=False, highlight=False, soft_wrap=True)
+
+
+def _file(answer: Answer) -> str:
+    return answer.unit.claim.partition(".")[0]
+
+
+def _counts(answers: Sequence[Answer]) -> list[str]:
+    found = Counter((answer.unit.kind, answer.said.verdict) for answer in answers)
+    asked = Counter(answer.unit.kind for answer in answers)
+    return [
+        f"{asked['claim']}",
+        f"{found['claim', Verdict.CONFIRMED]}",
+        f"{found['twin', Verdict.REFUTED]} of {asked['twin']}",
+        f"{found['faulty', Verdict.REFUTED]} of {asked['faulty']}",
+        f"{sum(count for (_, verdict), count in found.items() if verdict is Verdict.UNDETERMINED)}",
+    ]
+
+
+def _again(result: Result) -> str:
+    """Return the command that shows the first problem again."""
+    fault = f" --fault {result.asked.fault}" if result.asked.fault else ""
+    first = result.refuted[0].unit.claim if result.refuted else ""
+    if not first:
+        wrong = [answer for answer in result.answers if answer.said.verdict is not table.expected_of(answer.unit, table.read())]
+        first = wrong[0].unit.claim if wrong and not fault else ""
+    quick = " --quick" if result.asked.quick and not first else ""
+    return f"kvproof prove{quick}{fault}" + (
+        f" --claim '{first}'" if "[" in first or " " in first else f" --claim {first}" if first else ""
+    )
