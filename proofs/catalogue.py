@@ -19,7 +19,7 @@ from kvproof.spec.exits import UserError
 FILES: tuple[str, ...] = ("geometry", "boundaries", "pool", "pool_keys", "pool_two_keys", "pool_copies")
 """The files of claims (``claims/``), each with its faulty twins in the file of the same name in ``planted/``."""
 
-LEMMAS: tuple[str, ...] = ()
+LEMMAS: tuple[str, ...] = ("grid", "any_pool")
 """The files of lemmas (``lemmas/``)."""
 
 EVERY_QUEUE: tuple[Patch, ...] = ((pools_of_four, "QUEUES", pools_of_four.EVERY_QUEUE),)
@@ -99,10 +99,14 @@ def faults_of(known: Claim | Lemma) -> tuple[str, ...]:
 
 
 def patches(known: Claim, fault: str) -> tuple[Patch, ...]:
-    """Return what a fault rebinds: one of the faulty twins of a claim, or any fault of the catalogue. Raises UserError."""
-    for one in planted(known.file):
-        if one.name == fault:
-            return one.patches
+    """Return what a fault rebinds: a faulty twin of the claim's file or of another, or a fault of the catalogue.
+
+    Raises UserError.
+    """
+    for file in dict.fromkeys((known.file, *FILES)):
+        for one in planted(file):
+            if one.name == fault:
+                return one.patches
     try:
         found = faults.by_id(fault)
     except faults.FaultError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -36,7 +37,13 @@ from kvproof.spec.progress import Shown
     metavar="FILE",
     help="Take what was exhausted of each law from a certificate of kvproof explore.",
 )
-@click.option("--processes", type=click.IntRange(1, 64), default=2, show_default=True, help="Questions asked at the same time.")
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 64),
+    default=lambda: min(64, os.cpu_count() or 1),
+    show_default="one for each core",
+    help="Questions asked at the same time.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--timing", is_flag=True, help="Say how long each answer took.")
 def command(
@@ -61,6 +68,8 @@ def command(
     asked = Asked(quick, claims, check.one_fault(planted))
     if update and (asked.fault or write is not None):
         raise UserError("--update writes the table of the model as it is: leave --fault and --write out")
+    if (write is not None or certificate is not None) and (quick or claims or asked.fault):
+        raise UserError("--write and --certificate prove nothing: leave --quick, --claim and --fault out")
     if certificate is not None:
         exhausted.write(exhausted.of_certificate(certificate))
     if write is not None:
@@ -69,18 +78,30 @@ def command(
     if certificate is not None or write is not None:
         return ExitCode.HOLDS
     units = results.units(asked)
-    began = time.monotonic()
-    with Shown("prove", len(units), quiet=as_json) as shown:
-        answers = work.answers(units, processes, lambda answer: shown.advance())
     rows = table.read()
     if update:
+        output.check_writable(table.FILE)
+    began = time.monotonic()
+    with Shown("prove", len(units), quiet=as_json) as shown:
+
+        def finished(answer: Answer) -> None:
+            shown.doing(f"{answer.unit.name}: {answer.said.verdict.value}")
+            shown.advance()
+
+        answers = work.answers(units, processes, finished)
+    result = results.of(asked, answers, rows)
+    if update and result.refuted:
+        click.echo("the table is left as it is: a claim that is false has no place in it", err=True)
+    elif update:
         rows = table.updated(answers, rows)
         table.write(rows)
-    result = results.of(asked, answers, rows)
+        result = results.of(asked, answers, rows)
+    seconds = round(time.monotonic() - began, 1) if timing else None
     if as_json:
-        click.echo(json.dumps(results.as_dict(result, timing), indent=1, sort_keys=True))
+        document = results.as_dict(result, timing)
+        click.echo(json.dumps(document if seconds is None else {**document, "seconds": seconds}, indent=1, sort_keys=True))
     else:
-        _print(result, round(time.monotonic() - began, 1) if timing else None)
+        _print(result, seconds)
     return result.verdict
 
 
@@ -123,7 +144,7 @@ def _print(result: Result, seconds: float | None) -> None:
         console.print(f"{seconds} s")
     console.print(f"verdict: {result.verdict.name.lower()}", highlight=False)
     if result.verdict is not ExitCode.HOLDS:
-        console.print(_again(result), markup=False, highlight=False, soft_wrap=True)
+        console.print(results.again(result), markup=False, highlight=False, soft_wrap=True)
 
 
 def _file(answer: Answer) -> str:
@@ -140,16 +161,3 @@ def _counts(answers: Sequence[Answer]) -> list[str]:
         f"{found['faulty', Verdict.REFUTED]} of {asked['faulty']}",
         f"{sum(count for (_, verdict), count in found.items() if verdict is Verdict.UNDETERMINED)}",
     ]
-
-
-def _again(result: Result) -> str:
-    """Return the command that shows the first problem again."""
-    fault = f" --fault {result.asked.fault}" if result.asked.fault else ""
-    first = result.refuted[0].unit.claim if result.refuted else ""
-    if not first:
-        wrong = [answer for answer in result.answers if answer.said.verdict is not table.expected_of(answer.unit, table.read())]
-        first = wrong[0].unit.claim if wrong and not fault else ""
-    quick = " --quick" if result.asked.quick and not first else ""
-    return f"kvproof prove{quick}{fault}" + (
-        f" --claim '{first}'" if "[" in first or " " in first else f" --claim {first}" if first else ""
-    )

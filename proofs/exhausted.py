@@ -25,8 +25,9 @@ class Exhausted:
     judged: int
 
 
-def read(file: Path = FILE) -> dict[str, Exhausted]:
+def read(file: Path | None = None) -> dict[str, Exhausted]:
     """Return what was exhausted, by law. Raises UserError if the file is none of these."""
+    file = FILE if file is None else file
     try:
         document = json.loads(file.read_bytes())
         kind = (document["format"], document["version"])
@@ -64,8 +65,8 @@ def of_certificate(file: Path) -> dict[str, Exhausted]:
     return found
 
 
-def write(laws: dict[str, Exhausted], file: Path = FILE) -> None:
+def write(laws: dict[str, Exhausted], file: Path | None = None) -> None:
     """Write what was exhausted. Raises OutputError."""
     lines = [f'  {json.dumps(law)}: {{"scopes": {one.scopes}, "judged": {one.judged}}}' for law, one in laws.items()]
     head = f'{{\n "format": "{FORMAT}",\n "version": {VERSION},\n "laws": {{\n'
-    output.write_atomically(file, head + ",\n".join(lines) + "\n }\n}\n")
+    output.write_atomically(FILE if file is None else file, head + ",\n".join(lines) + "\n }\n}\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 
 from attrs import frozen
@@ -10,7 +11,7 @@ from kvproof.proofs import catalogue, table
 from kvproof.proofs.table import Row
 from kvproof.proofs.verdicts import Verdict
 from kvproof.proofs.work import Answer, Unit
-from kvproof.spec.exits import ExitCode
+from kvproof.spec.exits import ExitCode, UserError
 
 FALSE = (Verdict.REFUTED, Verdict.RAISED)
 
@@ -23,19 +24,18 @@ class Asked:
     claims: tuple[str, ...] = ()
     fault: str = ""
 
-    @property
-    def whole(self) -> bool:
-        """Whether every claim is asked."""
-        return not (self.quick or self.claims or self.fault)
-
 
 @frozen(slots=True)
 class Result:
-    """Every answer, and what is not as the table says; ``problems`` is empty with a planted fault."""
+    """Every answer, and what is not as the table says.
+
+    ``problems`` and ``unexpected``, the answers among them, are empty with a planted fault.
+    """
 
     asked: Asked
     answers: tuple[Answer, ...]
     problems: tuple[str, ...]
+    unexpected: tuple[Answer, ...] = ()
 
     @property
     def refuted(self) -> tuple[Answer, ...]:
@@ -57,8 +57,9 @@ def units(asked: Asked) -> list[Unit]:
     known = chosen or [one for one in catalogue.everything() if not (asked.quick and one.about.deep)]
     if asked.fault:
         claims = [one for one in known if isinstance(one, catalogue.Claim) and not one.setting]
-        if claims:
-            catalogue.patches(claims[0], asked.fault)  # so that an unknown fault is said before any process begins
+        if not claims:
+            raise UserError("--fault is planted in functions of the model, which lemmas and wider settings do not ask anew")
+        catalogue.patches(claims[0], asked.fault)  # so that an unknown fault is said before any process begins
         return [Unit(claim.name, "faulty", asked.fault) for claim in claims]
     found: list[Unit] = []
     for one in known:
@@ -71,7 +72,24 @@ def units(asked: Asked) -> list[Unit]:
 
 def of(asked: Asked, answers: Sequence[Answer], rows: Mapping[str, Row]) -> Result:
     """Compare answers with the table."""
-    return Result(asked, tuple(answers), () if asked.fault else tuple(table.differences(answers, rows)))
+    if asked.fault:
+        return Result(asked, tuple(answers), ())
+    problems = table.differences(answers, rows, asked.claims)
+    return Result(asked, tuple(answers), tuple(problems), tuple(table.unexpected(answers, rows)))
+
+
+def again(result: Result) -> str:
+    """Return the command that shows the first of what is wrong again; empty if nothing is."""
+    if result.verdict is ExitCode.HOLDS:
+        return ""
+    asked, words = result.asked, ["kvproof", "prove"]
+    wrong = result.refuted or result.unexpected
+    claims = (wrong[0].unit.claim,) if wrong else asked.claims
+    if asked.quick and not claims:
+        words.append("--quick")
+    for claim in claims:
+        words += ["--claim", claim]
+    return shlex.join(words + (["--fault", asked.fault] if asked.fault else []))
 
 
 def as_dict(result: Result, timing: bool = False) -> dict[str, object]:
@@ -85,6 +103,7 @@ def as_dict(result: Result, timing: bool = False) -> dict[str, object]:
             "kind": unit.kind,
             "fault": unit.fault,
             "verdict": said.verdict.value,
+            "as_expected": answer not in result.unexpected,
             "detail": said.detail,
             "sentence": known.sentence,
             "functions": [f"{function.__module__}.{function.__qualname__}" for function in known.about.of],
@@ -99,4 +118,5 @@ def as_dict(result: Result, timing: bool = False) -> dict[str, object]:
         "fault": result.asked.fault,
         "answers": claims,
         "problems": list(result.problems),
+        "again": again(result),
     }

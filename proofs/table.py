@@ -6,7 +6,7 @@ Vacuity twins and faulty twins must be refuted, all of them; the table names the
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -32,8 +32,9 @@ class Row:
     why: str = ""
 
 
-def read(file: Path = FILE) -> dict[str, Row]:
+def read(file: Path | None = None) -> dict[str, Row]:
     """Return the table by claim. Raises UserError if the file is none."""
+    file = FILE if file is None else file
     try:
         document = json.loads(file.read_bytes())
         kind = (document["format"], document["version"])
@@ -47,11 +48,11 @@ def read(file: Path = FILE) -> dict[str, Row]:
     return rows
 
 
-def write(rows: Mapping[str, Row], file: Path = FILE) -> None:
+def write(rows: Mapping[str, Row], file: Path | None = None) -> None:
     """Write the table. Raises OutputError."""
     lines = [f"  {json.dumps(name)}: {json.dumps(_as_dict(row))}" for name, row in rows.items()]
     head = f'{{\n "format": "{FORMAT}",\n "version": {VERSION},\n "claims": {{\n'
-    output.write_atomically(file, head + ",\n".join(lines) + "\n }\n}\n")
+    output.write_atomically(FILE if file is None else file, head + ",\n".join(lines) + "\n }\n}\n")
 
 
 def _as_dict(row: Row) -> dict[str, object]:
@@ -59,14 +60,22 @@ def _as_dict(row: Row) -> dict[str, object]:
     return {**found, "why": row.why} if row.why else found
 
 
-def differences(answers: Sequence[Answer], rows: Mapping[str, Row]) -> list[str]:
-    """Return what is not as expected: verdicts; claims and faulty twins that are new to the table, or gone."""
+def unexpected(answers: Sequence[Answer], rows: Mapping[str, Row]) -> list[Answer]:
+    """Return the answers that are not as expected."""
+    return [answer for answer in answers if expected_of(answer.unit, rows) is not answer.said.verdict]
+
+
+def differences(answers: Sequence[Answer], rows: Mapping[str, Row], chosen: Collection[str] = ()) -> list[str]:
+    """Return what is not as expected: verdicts; claims and faulty twins that are new to the table, or gone.
+
+    If only ``chosen`` claims are asked, nothing is said of others.
+    """
     found = [
-        f"{answer.unit.name}: {answer.said.verdict.value}, expected {expected.value}"
-        for answer in answers
-        if (expected := expected_of(answer.unit, rows)) is not answer.said.verdict
+        f"{answer.unit.name}: {answer.said.verdict.value}, expected {expected_of(answer.unit, rows).value}"
+        + (f" ({answer.said.detail})" if answer.said.verdict in (Verdict.RAISED, Verdict.UNDETERMINED) else "")
+        for answer in unexpected(answers, rows)
     ]
-    known = {one.name: catalogue.faults_of(one) for one in catalogue.everything()}
+    known = {one.name: catalogue.faults_of(one) for one in catalogue.everything() if not chosen or one.name in chosen}
     for name, faulty in known.items():
         if name not in rows:
             found.append(f"{name}: not in the table of expected verdicts (kvproof prove --update adds it)")
@@ -75,7 +84,9 @@ def differences(answers: Sequence[Answer], rows: Mapping[str, Row]) -> list[str]
                 f"{name}: faulty twins {', '.join(faulty) or 'none'}, expected {', '.join(rows[name].faulty) or 'none'}"
             )
     return found + [
-        f"{name}: in the table of expected verdicts, but there is no such claim" for name in rows if name not in known
+        f"{name}: in the table of expected verdicts, but there is no such claim (kvproof prove --update takes it out)"
+        for name in rows
+        if not chosen and name not in known
     ]
 
 

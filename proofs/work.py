@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -66,31 +67,49 @@ def answers(
 ) -> list[Answer]:
     """Ask everything, so many questions at a time; return the answers in the order of the questions.
 
-    ``finished`` is told each as soon as it is there. What a question raises ends everything, and so does an interrupt.
+    ``finished`` is told each as soon as it is there. What a question raises ends everything, and so does an interrupt. Raises
+    UserError if a process ends without an answer.
     """
     found: dict[Unit, Answer] = {}
-    for one in _in_processes(units, processes):
+    for one in _in_processes(longest_first(units), processes):
         found[one.unit] = one
         finished(one)
     return [found[unit] for unit in units]
 
 
+def longest_first(units: Sequence[Unit]) -> list[Unit]:
+    """Return questions in the order in which processes take them: deep claims first, so that none is left alone at the end."""
+    return sorted(units, key=lambda unit: unit.kind != "claim" or not catalogue.by_name(unit.claim).about.deep)
+
+
 def _in_processes(units: Sequence[Unit], processes: int) -> Iterator[Answer]:
-    executor = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), initializer=_begin)
-    try:
-        left: set[Future[Answer]] = {executor.submit(answer, unit) for unit in units}
-        while left:
-            done, left = wait(left, return_when="FIRST_COMPLETED")
-            for one in done:
-                yield one.result()
-    except BrokenProcessPool as error:
-        raise UserError("a process of the provers ended without a word; if memory is short, use fewer --processes") from error
-    finally:
-        for process in multiprocessing.active_children():  # a claim under way has no end of its own
-            process.terminate()
-        executor.shutdown(wait=True, cancel_futures=True)
+    others = set(multiprocessing.active_children())
+    with tempfile.TemporaryDirectory(prefix="kvproof-prove-") as folder:
+        executor = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(folder,))
+        whole = False
+        try:
+            left: set[Future[Answer]] = {executor.submit(answer, unit) for unit in units}
+            while left:
+                done, left = wait(left, return_when="FIRST_COMPLETED")
+                for one in done:
+                    yield one.result()
+            whole = True
+        except BrokenProcessPool as error:
+            raise UserError(
+                "a process of the provers ended without a word; if memory is short, use fewer --processes"
+            ) from error
+        finally:
+            if not whole:  # a claim under way has no end of its own
+                for process in set(multiprocessing.active_children()) - others:
+                    process.terminate()
+            executor.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin() -> None:
-    """An interrupt is the parent's to notice: it ends the workers."""
+def _begin(folder: str) -> None:
+    """Begin a worker process.
+
+    An interrupt is the parent's to notice: it ends the workers. Their files lie in a folder of the parent's, since a process
+    that is ended takes none away.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    tempfile.tempdir = folder
