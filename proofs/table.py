@@ -22,6 +22,9 @@ FILE = Path(__file__).parent / "data" / "expected.json"
 FORMAT = "kvproof-expected-verdicts"
 VERSION = 1
 
+NOT_SAID = "not said yet"
+"""The reason that `updated` gives until somebody writes one; a test finds it."""
+
 
 @frozen(slots=True)
 class Row:
@@ -112,7 +115,7 @@ def updated(answers: Sequence[Answer], rows: Mapping[str, Row]) -> dict[str, Row
             raise UserError(f"{known.name} was not asked and is not in the table: run kvproof prove --update as a whole")
         why = before.why if before is not None and verdict is not Verdict.CONFIRMED else ""
         if verdict is Verdict.UNDETERMINED and not why:
-            why = "not said yet"
+            why = NOT_SAID
         if verdict in (Verdict.REFUTED, Verdict.RAISED):
             raise UserError(
                 f"{known.name} is {verdict.value}: a claim that is false has no place in the table; mend it or the model"
