@@ -7,7 +7,6 @@ behind them are what is claimed. Its docstring is the sentence that the page of 
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import FunctionType
 from typing import Literal, TypeVar
 
 from attrs import frozen
@@ -64,14 +63,15 @@ def claim(
     return marked
 
 
-def about(function: FunctionType) -> About:
+def about(function: Callable[..., object]) -> About:
     """Return what a claim is about. Raises TypeError for a function that is none."""
     found = getattr(function, ATTRIBUTE, None)
     if not isinstance(found, About):
-        raise TypeError(f"{function.__name__} has an assert and is no claim: say what it is about (kvproof.proofs.claim)")
+        name = getattr(function, "__name__", function)
+        raise TypeError(f"{name} has an assert and is no claim: say what it is about (kvproof.proofs.claim)")
     return found
 
 
-def sentence(function: FunctionType) -> str:
+def sentence(function: Callable[..., object]) -> str:
     """Return the sentence of a claim: its docstring on one line."""
     return " ".join((function.__doc__ or "").split())

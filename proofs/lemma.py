@@ -25,10 +25,13 @@ Formulas = Mapping[str, Callable[..., Any]]
 
 @frozen(slots=True)
 class Statement:
-    """What is claimed of some variables, and under which premises. ``of`` says of which sizes, if it speaks of some."""
+    """What is claimed of some variables, and under which premises, as truth values of Z3.
 
-    premises: tuple[z3.BoolRef, ...]
-    claim: z3.BoolRef
+    ``of`` says of which sizes, if it speaks of some.
+    """
+
+    premises: tuple[Any, ...]
+    claim: Any
     of: str = ""
 
 

@@ -22,7 +22,7 @@ from kvproof.core import pool as pools
 from kvproof.core.pool import NO_KEY, NULL_BLOCK
 from kvproof.proofs.claim import About
 from kvproof.proofs.lemma import Formulas, Lemma, Statement
-from kvproof.proofs.lemmas.terms import Term, every, implies, never, some, when
+from kvproof.proofs.lemmas.terms import Term, every, implies, integers, never, some, when
 
 Cells = Callable[..., Term]
 """An array: what stands at an index."""
@@ -241,7 +241,7 @@ def _of_blocks(pool: AnyPool) -> tuple[Cells, ...]:
 
 # --- statements ---------------------------------------------------------------------------------------------------
 
-blocks, block, x, y, node, group, tokens, n, g, k, h = z3.Ints("blocks block x y node group tokens n g k h")
+blocks, block, x, y, node, group, tokens, n, g, k, h = integers("blocks block x y node group tokens n g k h")
 KEY: Key = (node, group)
 
 

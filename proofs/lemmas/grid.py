@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import gcd
 
-import z3
-
 from kvproof.core import geometry, reachability
 from kvproof.proofs.claim import About
 from kvproof.proofs.lemma import Formulas, Lemma, Statement
-from kvproof.proofs.lemmas.terms import Term, count, div, every, implies, least, most, some, up, when
+from kvproof.proofs.lemmas.terms import Term, count, div, every, implies, integers, least, most, some, up, when
 
 BLOCK_SIZES = (1, 2, 4, 6, 8, 16, 64)
 """Tokens of a block on one rank."""
@@ -149,7 +147,7 @@ def skipped_tokens_mamba(computed: Term) -> Term:
 
 # --- statements ---------------------------------------------------------------------------------------------------
 
-n, m, p, column, rank, offset, block, other, index, length, more, wide, draft = z3.Ints(
+n, m, p, column, rank, offset, block, other, index, length, more, wide, draft = integers(
     "n m position column rank offset block other index length more width drafts"
 )
 
@@ -210,12 +208,12 @@ def _places(f: Formulas, b: int, d: int, i: int) -> tuple[Statement, ...]:
 
 
 def _lengths(f: Formulas, b: int, d: int, i: int) -> tuple[Statement, ...]:
-    total = sum((f["local_length"](n, r, d, i) for r in range(d)), z3.IntVal(0))
+    total = sum((f["local_length"](n, r, d, i) for r in range(d)), 0)
     grown = f["local_length"](n + 1, rank, d, i) - f["local_length"](n, rank, d, i)
     owned = f["owner_rank"](n, b, d, i) == rank
     return (
         Statement((n >= 0,), total == n, "their sum"),
-        Statement((rank >= 0, rank < d), f["local_length"](z3.IntVal(0), rank, d, i) == 0, "none"),
+        Statement((rank >= 0, rank < d), f["local_length"](0, rank, d, i) == 0, "none"),
         Statement((n >= 0, rank >= 0, rank < d), grown == when(owned, 1, 0), "one more"),
     )
 

@@ -11,6 +11,11 @@ Term = Any
 """An integer or a truth value, of Python or of Z3."""
 
 
+def integers(names: str) -> tuple[Term, ...]:
+    """Return variables for integers, one for each name."""
+    return tuple(z3.Ints(names))
+
+
 def symbolic(*terms: Term) -> bool:
     """Tell whether one of these is a term of Z3."""
     return any(isinstance(term, z3.ExprRef) for term in terms)

@@ -13,6 +13,7 @@ pytest.importorskip("crosshair")
 from kvproof.core import geometry
 from kvproof.proofs import catalogue, claim, exhausted, page, symbolic, table, twins
 from kvproof.proofs.catalogue import Claim
+from kvproof.proofs.verdicts import Verdict
 from kvproof.spec import faults, laws
 from kvproof.spec.exits import UserError
 from tests.tidy.sources import ROOT
@@ -166,7 +167,7 @@ def test_the_table_has_every_claim_with_its_faulty_twins():
 
 def test_what_is_not_confirmed_says_why():
     for name, row in table.read().items():
-        assert bool(row.why) == (row.verdict is not table.Verdict.CONFIRMED), name
+        assert bool(row.why) == (row.verdict is not Verdict.CONFIRMED), name
         assert row.why != table.NOT_SAID, name
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import random
 from itertools import product
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -14,7 +15,7 @@ pytest.importorskip("z3")
 import z3
 
 from kvproof.core import pool as pools
-from kvproof.core.errors import ContractBroken
+from kvproof.core.errors import ContractBroken, PoolExhausted
 from kvproof.core.pool import Pool
 from kvproof.proofs import catalogue, lemma
 from kvproof.proofs.claim import About
@@ -54,6 +55,12 @@ def test_every_file_of_lemmas_is_in_the_catalogue():
     files = {path.stem for path in (ROOT / "proofs/lemmas").glob("*.py")}
     assert files - {"__init__", "terms"} == set(catalogue.LEMMAS)
     assert all(one.name.partition(".")[0] in catalogue.LEMMAS for one in LEMMAS.values())
+
+
+def value_of(term: Any, values: dict[Any, Any]) -> object:
+    """The value of a term of Z3 where its variables have these values."""
+    found: Any = z3.simplify(z3.substitute(term, *((variable, z3.IntVal(value)) for variable, value in values.items())))
+    return found.as_long() if z3.is_int_value(found) else z3.is_true(found)
 
 
 # --- formulas of the grid -----------------------------------------------------------------------------------------
@@ -131,8 +138,7 @@ def test_a_formula_of_the_grid_is_the_same_for_z3(name):
         symbols = {key: value if key in concrete else z3.Int(key) for key, value in arguments.items()}
         made, expected = formula(**symbols), formula(**arguments)
         for term, value in zip(*((one if isinstance(one, tuple) else (one,)) for one in (made, expected)), strict=True):
-            said = z3.substitute(term, *((z3.Int(key), z3.IntVal(arguments[key])) for key in arguments if key not in concrete))
-            assert z3.simplify(said).as_long() == value
+            assert value_of(term, {z3.Int(key): arguments[key] for key in arguments if key not in concrete}) == value
 
 
 def test_the_grid_is_as_large_as_promised():
@@ -195,7 +201,7 @@ def random_pool(choice: random.Random) -> Pool:
                 pool = pools.insert_partial(pool, choice.randrange(5), choice.randrange(3), one, choice.randrange(1, 6))
             else:
                 pool = TRANSITIONS[choice.choice(names)](pool, one, other)
-        except (ContractBroken, pools.PoolExhausted):
+        except (ContractBroken, PoolExhausted):
             continue
     return pool
 
@@ -296,7 +302,7 @@ def test_pools_that_the_model_reaches_are_sound_in_every_cell():
     assert keyed > 30
 
 
-SPOILED = {
+SPOILED: dict[str, dict[str, Any]] = {
     "negative count": {"ref": (0, -1, 0, 0)},
     "null block counted": {"ref": (1, 0, 0, 0)},
     "in the queue and in use": {"ref": (0, 1, 0, 0)},
@@ -328,7 +334,7 @@ def test_a_block_with_more_references_than_holders_is_not_sound():
 # --- terms --------------------------------------------------------------------------------------------------------
 
 
-A, B = z3.Ints("a b")
+A, B = terms.integers("a b")
 OPERATIONS = {
     "when": lambda a, b: terms.when(a < b, a, b + 1),
     "every": lambda a, b: terms.every(a < b, b > 1),
@@ -351,8 +357,7 @@ def test_an_operation_means_the_same_for_python_and_z3(name):
     for a, b in product(range(-5, 6), range(1, 5)):
         value = operation(a, b)
         assert not terms.symbolic(value)
-        said = z3.simplify(z3.substitute(made, (A, z3.IntVal(a)), (B, z3.IntVal(b))))
-        assert (z3.is_true(said) if isinstance(value, bool) else said.as_long()) == value
+        assert value_of(made, {A: a, B: b}) == value
 
 
 # --- what is asked ------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("crosshair")
 
-from kvproof.proofs import catalogue, exhausted, page, table
+from kvproof.proofs import catalogue, exhausted, page, table, work
 from kvproof.proofs.exhausted import Exhausted
 from kvproof.proofs.table import Row
 from kvproof.proofs.verdicts import Said, Verdict
@@ -25,7 +25,7 @@ def right() -> dict[str, Row]:
     return {one.name: Row(Verdict.CONFIRMED, catalogue.faults_of(one)) for one in catalogue.everything()}
 
 
-def said(name, kind="claim", verdict=Verdict.CONFIRMED, fault="", detail=""):
+def said(name, kind: work.Kind = "claim", verdict=Verdict.CONFIRMED, fault="", detail=""):
     return Answer(Unit(name, kind, fault), Said(verdict, detail))
 
 

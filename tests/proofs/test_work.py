@@ -12,7 +12,7 @@ pytest.importorskip("crosshair")
 
 from kvproof.proofs import catalogue, work
 from kvproof.proofs.verdicts import Verdict
-from kvproof.proofs.work import Unit
+from kvproof.proofs.work import Answer, Unit
 from kvproof.spec.exits import UserError
 from tests.proofs import asked
 
@@ -36,7 +36,7 @@ def workers(monkeypatch, tmp_path):
 
 
 def test_crosshair_answers_a_claim_and_its_twins(workers):
-    told = []
+    told: list[Answer] = []
     answers = work.answers(UNITS, 1, told.append)
     assert [answer.unit for answer in answers] == UNITS
     assert [answer.said.verdict for answer in answers] == [Verdict.CONFIRMED, Verdict.REFUTED, Verdict.REFUTED]
