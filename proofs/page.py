@@ -65,11 +65,18 @@ def _section(title: str, what: str, known: Sequence[Claim | Lemma], rows: Mappin
 
 def _claim(one: Claim | Lemma, row: Row | None) -> str:
     functions = ", ".join(f"`{said_of(function)}`" for function in one.about.of)
-    verdict = "not asked yet" if row is None else row.verdict.value + (f" ({row.why})" if row.why else "")
+    verdict = "not asked yet" if row is None else row.verdict.value + (f" ({_cell(row.why)})" if row.why else "")
     name = one.name if isinstance(one, Lemma) else one.name.partition(".")[2]
     faulty = ", ".join(catalogue.faults_of(one))
-    sizes = f"{SIZES[one.about.sizes]}: {one.about.bounds}"
-    return f"| `{name}` | {one.sentence} | {functions} | {sizes} | {', '.join(one.about.laws)} | {verdict} | {faulty} |\n"
+    sizes = f"{SIZES[one.about.sizes]}: {_cell(one.about.bounds)}"
+    return (
+        f"| `{name}` | {_cell(one.sentence)} | {functions} | {sizes} | {', '.join(one.about.laws)} | {verdict} | {faulty} |\n"
+    )
+
+
+def _cell(text: str) -> str:
+    """Return text as a cell of a Markdown table shows it."""
+    return text.replace("|", "\\|")
 
 
 def said_of(function: object) -> str:
