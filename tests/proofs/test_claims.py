@@ -117,8 +117,11 @@ def test_every_claim_has_a_faulty_twin():
 def test_faulty_twins_rebind_what_is_there_in_the_model(file):
     names = symbolic.names(file)
     planted = catalogue.planted(file)
-    assert len({one.name for one in planted}) == len(planted)
+    meant = {one.name: one.patches for one in planted}
+    refuted = [(one.name, name) for one in planted for name in one.refutes]
+    assert len(set(refuted)) == len(refuted)
     for one in planted:
+        assert one.patches == meant[one.name], f"two faults are called {one.name!r}"
         assert one.refutes
         assert set(one.refutes) <= set(names), one.name
         assert one.patches
