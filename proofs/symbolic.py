@@ -67,6 +67,7 @@ def check(function: FunctionType, seconds: float, patches: tuple[Patch, ...] = (
     options = AnalysisOptionSet(
         analysis_kind=(AnalysisKind.asserts,),
         per_condition_timeout=seconds,
+        per_path_timeout=seconds / 4,  # half of it is what Z3 has for a question, by the clock: much, for a busy machine
         max_uninteresting_iterations=sys.maxsize,
         report_all=True,
     )
