@@ -63,7 +63,8 @@ def test_a_quick_run_names_every_claim_that_needs_the_ceiling(floored):
     done = prove(floored, "--quick")
     assert done.returncode == 2, done.stderr
     found = refuted(done.stdout)
-    assert {CLAIM, "geometry.attention_row_covers_the_context", "geometry.mamba_row_covers_the_context"} <= found
+    assert CLAIM in found
+    assert len([name for name in found if name.startswith("geometry.")]) >= 3  # rows are counted with it, too
     assert not any(name.startswith(("grid.", "any_pool.", "pool.", "pool_keys.")) for name in found)
 
 
