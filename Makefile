@@ -4,6 +4,7 @@
 #   make setup      .venv with kvproof in it and nothing else; the other targets do this first
 #   make check      set up, then `kvproof check` (no torch)
 #   make explore    all behaviours of the quick scopes (docs/explore.md); ARGS='--scope fa1-host', or the whole catalogue by kvproof explore
+#   make prove      claims about the model for all sizes, without the deep ones (docs/prove.md); ARGS='--claim list', or everything by kvproof prove
 #   make test       set up with the test packages and torch, then the tests
 #   make lint       ruff, mypy --strict, pyright, import-linter
 #   make conform    real vLLM releases under test: their tests, and a short run of the newest (downloads wheels, no GPU)
@@ -43,7 +44,7 @@ LINT := $(VENV)/.installed-lint
 RELEASE := $(VENV)/.installed-release
 TORCH_CHOICE := $(VENV)/.installed-torch
 
-.PHONY: help setup check explore test conform deep referee lint format coverage mutants wheel bench clean python-matches torch-matches spin-there
+.PHONY: help setup check explore prove test conform deep referee lint format coverage mutants wheel bench clean python-matches torch-matches spin-there
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -105,6 +106,9 @@ check: $(RUNTIME)
 
 explore: $(RUNTIME)
 	$(BIN)/kvproof explore $(or $(ARGS),--quick)
+
+prove: $(TEST)
+	$(BIN)/kvproof prove $(or $(ARGS),--quick)
 
 test: $(TEST)
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)

@@ -10,9 +10,9 @@ from attrs import evolve
 from kvproof.core import pool as pools
 from kvproof.core.kinds import copying
 from kvproof.core.pool import NO_KEY, Pool
-from kvproof.proofs import pool_copies
-from kvproof.proofs import pools_of_four as four
-from kvproof.proofs.pools_of_four import Draft
+from kvproof.proofs.claims import pool_copies
+from kvproof.proofs.claims import pools_of_four as four
+from kvproof.proofs.claims.pools_of_four import Draft
 
 NEXT_SEQ = 2
 KEYS = list(product((0, 1), (0,), range(NEXT_SEQ), four.BLOCKS))

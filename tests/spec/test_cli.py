@@ -152,10 +152,19 @@ def test_a_command_that_cannot_be_loaded_ends_with_1(monkeypatch, capsys, value)
     assert "trial cannot be loaded" in capsys.readouterr().err
 
 
-def test_spec_imports_neither_gpu_nor_proofs_nor_an_extra():
+@pytest.mark.parametrize(
+    ("arguments", "bad"),
+    [
+        (["laws", "DS-1"], {"torch", "z3", "crosshair", "pytest", "kvproof.gpu", "kvproof.proofs"}),
+        (["--help"], {"torch", "z3", "crosshair", "pytest"}),
+        (["prove", "--help"], {"torch", "z3", "crosshair", "pytest"}),
+    ],
+    ids=["spec", "help", "help of a command of proofs"],
+)
+def test_neither_spec_nor_help_imports_an_extra(arguments, bad):
     program = (
-        "import sys; from kvproof.spec import cli; cli.main(['--help']); "
-        "bad = {'torch', 'z3', 'crosshair', 'pytest', 'kvproof.gpu', 'kvproof.proofs'} & set(sys.modules); sys.exit(str(bad) if bad else 0)"
+        f"import sys; from kvproof.spec import cli; cli.main({arguments!r}); "
+        f"bad = {bad!r} & set(sys.modules); sys.exit(str(bad) if bad else 0)"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests/_path")}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)

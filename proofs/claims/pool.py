@@ -1,18 +1,20 @@
-"""Contracts of taking, touching and releasing blocks, in the style of `kvproof.proofs.geometry`.
+"""Contracts of taking, touching and releasing blocks, in the style of `kvproof.proofs.claims.geometry`.
 
 Each starts from any sound pool of four blocks with one key (or as many as its name tells) and calls the real functions of
 `kvproof.core.pool`. What "sound" means, and how a pool comes out of the arguments, stands in
-`kvproof.proofs.pools_of_four`. A ``None`` in a claim is a refusal. `pool_keys`, `pool_two_keys` and `pool_copies` go on.
+`kvproof.proofs.claims.pools_of_four`. A ``None`` in a claim is a refusal. `pool_keys`, `pool_two_keys` and `pool_copies` go on.
 """
 
 from __future__ import annotations
 
 from kvproof.core import pool as pools
 from kvproof.core.pool import NULL_BLOCK
-from kvproof.proofs import pools_of_four as four
-from kvproof.proofs.pools_of_four import Draft, Key
+from kvproof.proofs.claim import claim
+from kvproof.proofs.claims import pools_of_four as four
+from kvproof.proofs.claims.pools_of_four import Draft, Key
 
 
+@claim(pools.take, sizes="shape", bounds="four blocks", laws=("PC-5",))
 def take_one_of_a_pool_with_two_keys(draft: Draft, key: Key, other: Key) -> None:
     """T1, PC-5: the block at the front, with one reference and without keys; nothing else changes."""
     assert four.legal(draft, key, other, free=1)
@@ -27,6 +29,7 @@ def take_one_of_a_pool_with_two_keys(draft: Draft, key: Key, other: Key) -> None
     assert four.holdings_kept(old, new, block)
 
 
+@claim(pools.take, sizes="shape", bounds="four blocks", laws=("PC-5",))
 def take_two_of_a_pool_with_two_keys(draft: Draft, key: Key, other: Key) -> None:
     """T1, PC-5."""
     assert four.legal(draft, key, other, free=2)
@@ -40,6 +43,7 @@ def take_two_of_a_pool_with_two_keys(draft: Draft, key: Key, other: Key) -> None
     assert four.holdings_kept(old, new, *blocks)
 
 
+@claim(pools.take, sizes="shape", bounds="four blocks", laws=())
 def take_no_more_than_is_free(draft: Draft, key: Key, count: int) -> None:
     """T1: a demand that the queue cannot meet is refused."""
     assert four.legal(draft, key)
@@ -50,6 +54,7 @@ def take_no_more_than_is_free(draft: Draft, key: Key, count: int) -> None:
     assert (answer is None) == (wanted > len(old.free))
 
 
+@claim(pools.touch, sizes="shape", bounds="four blocks", laws=())
 def touch_a_block(draft: Draft, key: Key, number: int) -> None:
     """T2: one reference more, out of the queue, keys and the rest stay."""
     assert four.legal(draft, key)
@@ -63,6 +68,7 @@ def touch_a_block(draft: Draft, key: Key, number: int) -> None:
     assert four.holdings_kept(old, new, block)
 
 
+@claim(pools.touch, sizes="shape", bounds="four blocks", laws=())
 def touch_a_block_twice(draft: Draft, key: Key, number: int) -> None:
     """T2: two references more."""
     assert four.legal(draft, key)
@@ -76,6 +82,7 @@ def touch_a_block_twice(draft: Draft, key: Key, number: int) -> None:
     assert four.holdings_kept(old, new, block)
 
 
+@claim(pools.release, sizes="shape", bounds="four blocks", laws=("PC-8",))
 def release_a_block(draft: Draft, key: Key, number: int) -> None:
     """T3, PC-8: one reference less; at none, to the front of the queue without a key and to its back with one."""
     assert four.legal(draft, key)
@@ -90,6 +97,7 @@ def release_a_block(draft: Draft, key: Key, number: int) -> None:
     assert new is None or new.ref[block] > 0 or new.free.index(block) == (0 if four.unkeyed(old, block) else len(old.free))
 
 
+@claim(pools.release, sizes="shape", bounds="four blocks", laws=("PC-8",))
 def release_two_blocks(draft: Draft, key: Key, number: int) -> None:
     """T3, PC-8: both leave use; unkeyed ones stand in front of all others, keyed ones behind, in the order given."""
     assert four.legal(draft, key)
@@ -109,6 +117,7 @@ def release_two_blocks(draft: Draft, key: Key, number: int) -> None:
     assert new is None or four.keys_kept(old, new)
 
 
+@claim(pools.release, sizes="shape", bounds="four blocks", laws=("PC-4",))
 def release_a_block_twice(draft: Draft, key: Key, number: int) -> None:
     """T3, PC-4: both references go, or the release is refused."""
     assert four.legal(draft, key)

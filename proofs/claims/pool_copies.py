@@ -1,4 +1,4 @@
-"""Contracts of a consumer's copy-on-write: the redirect of full attention and the drain, see `kvproof.proofs.pool`."""
+"""Contracts of a consumer's copy-on-write: the redirect of full attention and the drain, see `kvproof.proofs.claims.pool`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from kvproof.core.pool import NULL_BLOCK, Pool
 from kvproof.core.prefixes import Prefixes
 from kvproof.core.work import Work
 from kvproof.core.world import GroupState
-from kvproof.proofs import pools_of_four as four
-from kvproof.proofs.pools_of_four import Draft, Key
+from kvproof.proofs.claim import claim
+from kvproof.proofs.claims import pools_of_four as four
+from kvproof.proofs.claims.pools_of_four import Draft, Key
 
 CONFIG = configs.configure((Group("full_attention", 4),))
 
@@ -27,6 +28,7 @@ def owing(index: int, source: int, beside: int) -> GroupState:
     return GroupState(table=(source, beside) if index == 0 else (beside, source), partial_index=index, partial_source=source)
 
 
+@claim(copying.redirect, sizes="shape", bounds="four blocks", laws=("TB-2",))
 def redirect_to_a_private_copy(draft: Draft, key: Key, number: int, index: int, beside: int) -> None:
     """T19.1, 3.4, TB-2: the copy stands in the table and has two references; the source keeps its own and its keys."""
     assert four.legal(draft, key, free=1)
@@ -49,6 +51,7 @@ def redirect_to_a_private_copy(draft: Draft, key: Key, number: int, index: int, 
     assert work.copies == [(0, source, copy)]
 
 
+@claim(copying.redirect, sizes="shape", bounds="four blocks", laws=())
 def redirect_only_the_block_in_the_table(draft: Draft, key: Key, number: int, index: int, other: int) -> None:
     """T19.1: refused if the table has another block there than the one remembered, or the null block."""
     assert four.legal(draft, key, free=1)
@@ -62,6 +65,7 @@ def redirect_only_the_block_in_the_table(draft: Draft, key: Key, number: int, in
     assert (answer is None) == (remembered != source)
 
 
+@claim(copying.redirect, sizes="shape", bounds="four blocks", laws=())
 def redirect_no_null_block(draft: Draft, key: Key, index: int) -> None:
     """T19.1: refused, although the table has the null block there."""
     assert four.legal(draft, key, free=1)
@@ -72,6 +76,7 @@ def redirect_no_null_block(draft: Draft, key: Key, index: int) -> None:
     assert answer is None
 
 
+@claim(copying.redirect, pools.release, sizes="shape", bounds="four blocks", laws=("COW-3",))
 def drain_gives_back_both_ends(draft: Draft, key: Key, number: int) -> None:
     """T0 part 5, COW-3: after the drain the copy is held by its table alone, and the source by one holder less."""
     assert four.legal(draft, key, free=1)

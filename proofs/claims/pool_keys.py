@@ -1,4 +1,4 @@
-"""Contracts of the key map: a pool with at most one key, see `kvproof.proofs.pool`.
+"""Contracts of the key map: a pool with at most one key, see `kvproof.proofs.claims.pool`.
 
 These functions do not look at the queue, so two queues (`free=2`) are enough: each block in use in one of them.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from kvproof.core import pool as pools
 from kvproof.core.pool import NULL_BLOCK
-from kvproof.proofs import pools_of_four as four
-from kvproof.proofs.pools_of_four import Draft, Key
+from kvproof.proofs.claim import claim
+from kvproof.proofs.claims import pools_of_four as four
+from kvproof.proofs.claims.pools_of_four import Draft, Key
 
 
+@claim(pools.insert, sizes="shape", bounds="four blocks", laws=())
 def insert_into_a_pool_without_keys(draft: Draft, number: int, node: int, group: int, tokens: int) -> None:
     """T6: the key becomes the block's primary."""
     assert four.legal(draft)
@@ -25,6 +27,7 @@ def insert_into_a_pool_without_keys(draft: Draft, number: int, node: int, group:
     assert four.holdings_kept(old, new)
 
 
+@claim(pools.insert, sizes="shape", bounds="four blocks", laws=())
 def insert_into_a_pool_with_one_key(draft: Draft, key: Key, number: int, node: int, group: int, tokens: int) -> None:
     """T6: the block carries the key; a primary that it had stays, and a key that it had changes nothing."""
     assert four.legal(draft, key, free=2)
@@ -41,6 +44,7 @@ def insert_into_a_pool_with_one_key(draft: Draft, key: Key, number: int, node: i
     assert four.holdings_kept(old, new)
 
 
+@claim(pools.promote, sizes="shape", bounds="four blocks", laws=("HB-3",))
 def promote_a_block(draft: Draft, key: Key, number: int, node: int, group: int, tokens: int) -> None:
     """T7, HB-3: a block comes to stand for more tokens and loses its other keys."""
     assert four.legal(draft, key, free=2)
@@ -57,6 +61,7 @@ def promote_a_block(draft: Draft, key: Key, number: int, node: int, group: int, 
     assert four.holdings_kept(old, new)
 
 
+@claim(pools.promote, sizes="shape", bounds="four blocks", laws=())
 def promote_only_to_more_tokens(draft: Draft, key: Key, standing: int, tokens: int) -> None:
     """T7: refused unless the count increases; counts of 1 to 3, which the refusal can write into its message."""
     assert four.legal(draft, key, free=2)
@@ -68,6 +73,7 @@ def promote_only_to_more_tokens(draft: Draft, key: Key, standing: int, tokens: i
     assert (new is None) == (wanted <= stands_for)
 
 
+@claim(pools.insert_partial, sizes="shape", bounds="four blocks", laws=())
 def insert_a_partial_boundary(draft: Draft, key: Key, number: int, node: int, group: int, tokens: int) -> None:
     """T8: a smaller primary gives way with its keys, a larger one stays; what a block stands for never shrinks."""
     assert four.legal(draft, key, free=2)
@@ -84,6 +90,7 @@ def insert_a_partial_boundary(draft: Draft, key: Key, number: int, node: int, gr
     assert four.holdings_kept(old, new)
 
 
+@claim(pools.evict, sizes="shape", bounds="four blocks", laws=())
 def evict_a_block(draft: Draft, key: Key, number: int) -> None:
     """T4: its keys go and nothing else does."""
     assert four.legal(draft, key)
@@ -97,6 +104,7 @@ def evict_a_block(draft: Draft, key: Key, number: int) -> None:
     assert four.holdings_kept(old, new)
 
 
+@claim(pools.find, sizes="shape", bounds="four blocks", laws=())
 def find_the_block_with_the_key(draft: Draft, key: Key, node: int, group: int) -> None:
     """3.2: -1 if none has it."""
     assert four.legal(draft, key)
@@ -106,6 +114,7 @@ def find_the_block_with_the_key(draft: Draft, key: Key, node: int, group: int) -
     assert found == (old.entries[0][3] if four.same_key(old.entries[0], wanted) else -1)
 
 
+@claim(pools.move, sizes="shape", bounds="four blocks", laws=("COW-5",))
 def move_the_keys(draft: Draft, key: Key, number: int, target: int) -> None:
     """T6, COW-5: the destination has what the source had; refused if the destination has a key."""
     assert four.legal(draft, key, free=2)
@@ -120,6 +129,7 @@ def move_the_keys(draft: Draft, key: Key, number: int, target: int) -> None:
     assert new is None or (four.keys_kept(old, new, source, copy) and four.holdings_kept(old, new))
 
 
+@claim(pools.promote, pools.restore_keys, pools.keys_of, sizes="shape", bounds="four blocks", laws=())
 def restore_undoes_a_promotion(draft: Draft, key: Key, number: int, node: int, group: int, tokens: int) -> None:
     """T39: a block whose registration is withdrawn has the keys that it had before."""
     assert four.legal(draft, key, free=2)

@@ -1,4 +1,4 @@
-"""Pools of four blocks, the null block included, and what must hold of each, for `kvproof.proofs.pool` and its like.
+"""Pools of four blocks, the null block included, and what must hold of each, for `kvproof.proofs.claims.pool` and its like.
 
 The shape of a pool is concrete (its blocks, its free queue, the number of its keys), its contents are any integers. The
 conditions are comparisons only and joined by ``&`` and ``|``, because CrossHair follows both outcomes of every ``and``,

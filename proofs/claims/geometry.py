@@ -9,6 +9,7 @@ Laws named in docstrings are those of docs/semantics.md section 5.
 """
 
 from kvproof.core import geometry
+from kvproof.proofs.claim import claim
 
 RANKS = (1, 2, 4)
 """DCP sizes of the proofs that need a concrete one."""
@@ -22,6 +23,7 @@ BLOCK = 4
 # --- sizes and rows -----------------------------------------------------------------------------------------------
 
 
+@claim(geometry.effective_block_size, sizes="all", bounds="all integers", laws=("DS-1",))
 def effective_size_scales_iff_sharded(block_size: int, dcp_size: int) -> None:
     """DS-1."""
     assert block_size >= 1
@@ -32,6 +34,7 @@ def effective_size_scales_iff_sharded(block_size: int, dcp_size: int) -> None:
     assert replicated == block_size
 
 
+@claim(geometry.ceil_div, sizes="all", bounds="all integers", laws=())
 def ceiling_covers_and_is_least(a: int, b: int) -> None:
     """The quotient rounded up."""
     assert a >= 0
@@ -41,6 +44,7 @@ def ceiling_covers_and_is_least(a: int, b: int) -> None:
     assert (q - 1) * b < a
 
 
+@claim(geometry.attention_row_entries, sizes="grid", bounds="GRID", laws=("TB-12",))
 def attention_row_covers_the_context(length: int, block_size: int) -> None:
     """TB-12, one DCP size after the other."""
     assert length >= 0
@@ -50,6 +54,7 @@ def attention_row_covers_the_context(length: int, block_size: int) -> None:
     assert all((columns - 1) * block_size * n < length for n, columns in spans)
 
 
+@claim(geometry.mamba_align_row_width, sizes="all", bounds="all integers", laws=("TB-12",))
 def mamba_row_covers_the_context(length: int, block_size: int, extra: int) -> None:
     """TB-12 for a replicated recurrent group."""
     assert length >= 0
@@ -60,6 +65,7 @@ def mamba_row_covers_the_context(length: int, block_size: int, extra: int) -> No
     assert columns >= extra
 
 
+@claim(geometry.mamba_align_row_width, geometry.attention_row_entries, sizes="grid", bounds="GRID", laws=())
 def mamba_row_is_never_narrower_than_the_attention_row(length: int, block_size: int) -> None:
     """The old rule divided both by N and overran the rows (vllm#50493)."""
     assert length >= 0
@@ -71,6 +77,7 @@ def mamba_row_is_never_narrower_than_the_attention_row(length: int, block_size: 
     assert all(mamba >= attention for mamba, attention in pairs)
 
 
+@claim(geometry.align_row_width, sizes="all", bounds="all integers", laws=())
 def aligned_row_is_the_next_multiple(width: int) -> None:
     """2.5, for block sizes whose step is 128, 8 and 1 columns."""
     assert width >= 0
@@ -79,6 +86,7 @@ def aligned_row_is_the_next_multiple(width: int) -> None:
     assert all(aligned % step == 0 for step, aligned in rows)
 
 
+@claim(geometry.fits_row, sizes="all", bounds="all integers", laws=("TB-11",))
 def row_guard_is_containment(start: int, amount: int, capacity: int) -> None:
     """TB-11: the last written column is inside the row."""
     assert start >= 0
@@ -87,6 +95,7 @@ def row_guard_is_containment(start: int, amount: int, capacity: int) -> None:
     assert fits == (start + amount - 1 < capacity)
 
 
+@claim(geometry.expand_block_id, sizes="all", bounds="all integers", laws=())
 def kernel_blocks_of_two_blocks_are_disjoint(block: int, other: int, j: int, k: int, factor: int) -> None:
     """2.5: expansion is injective."""
     assert 0 <= j < factor
@@ -97,6 +106,7 @@ def kernel_blocks_of_two_blocks_are_disjoint(block: int, other: int, j: int, k: 
     assert first < second
 
 
+@claim(geometry.block_hash_index, sizes="all", bounds="all integers", laws=())
 def chain_index_names_the_block_end(index: int, factor: int, hash_block: int) -> None:
     """2.3: hash i ends at (i + 1) H, block j of k H tokens at (j + 1) k H."""
     assert index >= 0
@@ -109,6 +119,7 @@ def chain_index_names_the_block_end(index: int, factor: int, hash_block: int) ->
 # --- the gate -----------------------------------------------------------------------------------------------------
 
 
+@claim(geometry.mamba_gate_condition, sizes="all", bounds="all integers", laws=("HB-11",))
 def gate_condition_is_strict_on_one_rank_only(block_size: int, hash_block: int, dcp_size: int) -> None:
     """HB-11, M-GATE-2."""
     assert block_size >= 1
@@ -120,6 +131,7 @@ def gate_condition_is_strict_on_one_rank_only(block_size: int, hash_block: int, 
     assert several == (block_size >= hash_block)
 
 
+@claim(geometry.fine_grained_gate, sizes="all", bounds="all integers", laws=("HB-11",))
 def gate_needs_each_condition(
     caching: bool, allow: bool, groups: int, dcp_size: int, hash_block: int, mamba: int, other: int
 ) -> None:
@@ -143,6 +155,7 @@ def gate_needs_each_condition(
 # --- ownership ----------------------------------------------------------------------------------------------------
 
 
+@claim(geometry.owner_rank, sizes="all", bounds="all integers", laws=("DS-2",))
 def owner_is_a_rank(position: int, interleave: int, runs: int, dcp_size: int) -> None:
     """DS-2."""
     assert position >= 0
@@ -153,6 +166,7 @@ def owner_is_a_rank(position: int, interleave: int, runs: int, dcp_size: int) ->
     assert 0 <= rank < dcp_size
 
 
+@claim(geometry.slot_mapping, sizes="grid", bounds="GRID", laws=("DS-2",))
 def exactly_one_rank_has_a_slot(position: int, block: int) -> None:
     """DS-2: the others get the pad slot."""
     assert position >= 0
@@ -168,6 +182,7 @@ def exactly_one_rank_has_a_slot(position: int, block: int) -> None:
     assert all(sum(ranks) == 1 for ranks in holders)
 
 
+@claim(geometry.block_offset, geometry.slot, sizes="grid", bounds="GRID", laws=())
 def offset_lies_inside_the_block(position: int, block: int) -> None:
     """A slot never reaches into a neighbour's block."""
     assert position >= 0
@@ -178,6 +193,7 @@ def offset_lies_inside_the_block(position: int, block: int) -> None:
     assert all(slot // BLOCK == block for slot in slots)
 
 
+@claim(geometry.block_column, geometry.block_offset, geometry.owner_rank, sizes="grid", bounds="GRID", laws=("DS-3",))
 def place_determines_the_position(position: int) -> None:
     """DS-3: rank, column and offset give the position back."""
     assert position >= 0
@@ -192,6 +208,7 @@ def place_determines_the_position(position: int) -> None:
     assert all(value == position for value in back)
 
 
+@claim(geometry.block_column, geometry.block_offset, sizes="all", bounds="all integers", laws=("DS-3",))
 def replicated_place_determines_the_position(position: int, block_size: int, dcp_size: int) -> None:
     """DS-3 for a replicated group, which DCP does not touch."""
     assert position >= 0
@@ -203,6 +220,7 @@ def replicated_place_determines_the_position(position: int, block_size: int, dcp
     assert 0 <= offset < block_size
 
 
+@claim(geometry.slot_mapping, sizes="all", bounds="all integers", laws=("DS-2",))
 def replicated_position_has_a_slot_on_every_rank(position: int, rank: int, block_size: int, dcp_size: int) -> None:
     """DS-2, M-SLOT-1."""
     assert position >= 0
@@ -212,6 +230,7 @@ def replicated_position_has_a_slot_on_every_rank(position: int, rank: int, block
     assert block_size <= slot < 2 * block_size
 
 
+@claim(geometry.local_length, geometry.owner_rank, sizes="grid", bounds="GRID", laws=("DS-4",))
 def one_more_token_adds_to_its_owner(num_tokens: int, interleave_index: int) -> None:
     """DS-4 as a successor step: with the base case 0 it is counting."""
     assert num_tokens >= 0
@@ -226,6 +245,7 @@ def one_more_token_adds_to_its_owner(num_tokens: int, interleave_index: int) -> 
     assert grown == owned
 
 
+@claim(geometry.local_length, sizes="grid", bounds="GRID", laws=("DS-4",))
 def local_lengths_add_up(num_tokens: int) -> None:
     """DS-4."""
     assert num_tokens >= 0
@@ -233,6 +253,7 @@ def local_lengths_add_up(num_tokens: int) -> None:
     assert all(total == num_tokens for total in sums)
 
 
+@claim(geometry.local_length, sizes="all", bounds="all integers", laws=("DS-4",))
 def no_token_is_local_before_the_first(rank: int, dcp_size: int, interleave: int) -> None:
     """DS-4, base case."""
     assert 0 <= rank < dcp_size
@@ -241,6 +262,7 @@ def no_token_is_local_before_the_first(rank: int, dcp_size: int, interleave: int
     assert length == 0
 
 
+@claim(geometry.has_context, geometry.local_length, sizes="grid", bounds="GRID", laws=("DS-10",))
 def context_is_somewhere_iff_the_prefix_is_not_empty(num_tokens: int) -> None:
     """DS-10: the global decision is the right one for all ranks together."""
     assert num_tokens >= 0

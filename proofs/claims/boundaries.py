@@ -1,10 +1,12 @@
-"""Contracts of boundaries, masks, clipping and offloading arithmetic, in the style of `kvproof.proofs.geometry`."""
+"""Contracts of boundaries, masks, clipping and offloading arithmetic, in the style of `kvproof.proofs.claims.geometry`."""
 
 from kvproof.core import geometry, reachability, retention
+from kvproof.proofs.claim import claim
 
 # --- boundaries ---------------------------------------------------------------------------------------------------
 
 
+@claim(geometry.checkpoint_boundary, sizes="all", bounds="all integers", laws=())
 def checkpoint_is_the_last_multiple_strictly_below(n: int, unit: int) -> None:
     """2.8."""
     assert n >= 1
@@ -16,6 +18,7 @@ def checkpoint_is_the_last_multiple_strictly_below(n: int, unit: int) -> None:
     assert boundary == quotient * unit
 
 
+@claim(geometry.checkpoint_boundary, sizes="all", bounds="all integers", laws=())
 def eagle_checkpoint_gives_up_a_unit(n: int, unit: int) -> None:
     """2.8: at least a whole unit remains to be computed, unless nothing is kept."""
     assert n >= 1
@@ -26,6 +29,7 @@ def eagle_checkpoint_gives_up_a_unit(n: int, unit: int) -> None:
     assert boundary == 0 or unit <= n - boundary < 2 * unit
 
 
+@claim(geometry.replay_boundaries, sizes="all", bounds="all integers", laws=("LV-10",))
 def replay_boundaries_ascend_below_the_prompt(prompt: int, unit: int) -> None:
     """2.8, LV-10: a resend resumes before the last token."""
     assert prompt >= 1
@@ -38,6 +42,7 @@ def replay_boundaries_ascend_below_the_prompt(prompt: int, unit: int) -> None:
     assert len(found) == 1 or found[0] < found[1]
 
 
+@claim(geometry.cacheable_tokens, sizes="all", bounds="all integers", laws=("HB-14",))
 def cacheable_prefix_is_whole_blocks(tokens: int, block: int) -> None:
     """HB-14, 2.8."""
     assert tokens >= 0
@@ -48,6 +53,7 @@ def cacheable_prefix_is_whole_blocks(tokens: int, block: int) -> None:
     assert coarse <= tokens < coarse + block
 
 
+@claim(geometry.cacheable_tokens, geometry.cacheable_tokens_eagle, sizes="all", bounds="all integers", laws=())
 def eagle_prefix_stays_within_the_finalised_tokens(tokens: int, block: int, size: int, fine: bool) -> None:
     """2.8: one block more, never past the tokens."""
     assert tokens >= 0
@@ -59,6 +65,7 @@ def eagle_prefix_stays_within_the_finalised_tokens(tokens: int, block: int, size
     assert covered <= plain + size
 
 
+@claim(geometry.prompt_tail_boundary, sizes="all", bounds="all integers", laws=("LV-10",))
 def prompt_tail_leaves_the_last_token(prompt: int, hash_block: int, hashes: int) -> None:
     """T9.2, LV-10."""
     assert prompt >= 1
@@ -69,6 +76,7 @@ def prompt_tail_leaves_the_last_token(prompt: int, hash_block: int, hashes: int)
     assert boundary <= hashes * hash_block
 
 
+@claim(geometry.skipped_tokens_window, sizes="all", bounds="all integers", laws=("TB-5",))
 def window_skips_nothing_that_the_next_position_reads(computed: int, window: int, extra: int) -> None:
     """TB-5, 2.8."""
     assert computed >= 0
@@ -79,6 +87,7 @@ def window_skips_nothing_that_the_next_position_reads(computed: int, window: int
     assert skipped == 0 or skipped + window - 1 + extra == computed
 
 
+@claim(geometry.skipped_tokens_chunked, sizes="all", bounds="all integers", laws=())
 def chunk_skips_up_to_its_start(computed: int, chunk: int) -> None:
     """2.8."""
     assert computed >= 0
@@ -87,6 +96,7 @@ def chunk_skips_up_to_its_start(computed: int, chunk: int) -> None:
     assert 0 <= skipped <= computed < skipped + chunk
 
 
+@claim(geometry.skipped_tokens_mamba, geometry.ceil_div, sizes="all", bounds="all integers", laws=("TB-6",))
 def recurrent_keeps_the_running_state(computed: int, block_size: int) -> None:
     """TB-6: the column of the last computed token is not skipped."""
     assert computed >= 1
@@ -98,6 +108,7 @@ def recurrent_keeps_the_running_state(computed: int, block_size: int) -> None:
 # --- masks, clipping, offloading ----------------------------------------------------------------------------------
 
 
+@claim(retention.mamba_mask, sizes="all", bounds="all integers", laws=())
 def dense_mask_keeps_every_state(index: int, block_size: int, alignment: int, boundary: int) -> None:
     """2.9."""
     assert index >= 0
@@ -107,6 +118,7 @@ def dense_mask_keeps_every_state(index: int, block_size: int, alignment: int, bo
     assert kept
 
 
+@claim(retention.mamba_mask, sizes="all", bounds="all integers", laws=())
 def sparse_mask_keeps_the_state_before_the_boundary(index: int, blocks: int, boundary: int) -> None:
     """2.9: one state per boundary, at or before it; alignment and block of 4 tokens, so `blocks` is its column count."""
     assert index >= 0
@@ -116,6 +128,7 @@ def sparse_mask_keeps_the_state_before_the_boundary(index: int, blocks: int, bou
     assert kept == (index + 1 == blocks)
 
 
+@claim(retention.mamba_mask, sizes="all", bounds="all integers", laws=())
 def interval_mask_keeps_the_interval_ends(index: int, quotient: int, remainder: int) -> None:
     """2.9: with an interval of three blocks exactly every third state."""
     assert quotient >= 0
@@ -125,6 +138,7 @@ def interval_mask_keeps_the_interval_ends(index: int, quotient: int, remainder: 
     assert kept == (remainder == 0)
 
 
+@claim(retention.clip_chunk, sizes="all", bounds="all integers", laws=())
 def clip_never_grows_a_chunk(start: int, wanted: int, prompt: int, extra: int, fine: bool, max_chunk: int) -> None:
     """T22, blocks of 4 and hashes of 2 tokens."""
     assert start >= 0
@@ -144,6 +158,7 @@ def clip_never_grows_a_chunk(start: int, wanted: int, prompt: int, extra: int, f
     assert 0 <= q <= wanted
 
 
+@claim(retention.clip_chunk, sizes="all", bounds="all integers", laws=())
 def clip_does_not_touch_decoding(start: int, wanted: int, prompt: int, fine: bool, junction: int) -> None:
     """T22 applies only before the end of the prefill."""
     assert prompt >= 1
@@ -163,6 +178,7 @@ def clip_does_not_touch_decoding(start: int, wanted: int, prompt: int, fine: boo
     assert q == wanted
 
 
+@claim(retention.clip_chunk, sizes="all", bounds="all integers", laws=())
 def clip_stops_at_the_last_block_boundary(start: int, blocks: int, rest: int, max_chunk: int) -> None:
     """T22.5: a chunk to the end of the prompt never runs past the last state that a resend can use."""
     assert 0 <= start < 4 * blocks
@@ -181,6 +197,7 @@ def clip_stops_at_the_last_block_boundary(start: int, blocks: int, rest: int, ma
     assert 0 < q <= 4 * blocks - start
 
 
+@claim(retention.checkpoint_fits, sizes="all", bounds="all integers", laws=())
 def checkpoint_inside_a_chunk_is_inside(start: int, length: int, position: int) -> None:
     """T38.2."""
     assert start >= 0
@@ -190,6 +207,7 @@ def checkpoint_inside_a_chunk_is_inside(start: int, length: int, position: int) 
     assert not fits or start % 2 == 0
 
 
+@claim(reachability.chunk_reachable, sizes="all", bounds="all integers", laws=("DS-7",))
 def segment_end_is_reachable(segment: int, segments: int, count: int, window: int, eagle: bool) -> None:
     """DS-7: the last chunk of a complete segment serves an aligned resume."""
     assert count == 2 or count == 3
@@ -199,6 +217,7 @@ def segment_end_is_reachable(segment: int, segments: int, count: int, window: in
     assert reachable
 
 
+@claim(reachability.chunk_reachable, sizes="all", bounds="all integers", laws=("DS-7",))
 def segment_start_is_not_reachable(segment: int, segments: int, window: int) -> None:
     """DS-7: nothing before the window of a complete segment of four chunks is stored."""
     assert 0 <= segment < segments
@@ -207,6 +226,7 @@ def segment_start_is_not_reachable(segment: int, segments: int, window: int) -> 
     assert not reachable
 
 
+@claim(reachability.load_range, sizes="all", bounds="all integers", laws=("LD-1",))
 def load_covers_the_external_tokens(columns: int, external: int, size: int) -> None:
     """LD-1: the columns of the load are those that hold external tokens, `columns` being the local ones."""
     assert columns >= 0
@@ -217,6 +237,7 @@ def load_covers_the_external_tokens(columns: int, external: int, size: int) -> N
     assert (amount - 1) * size < external <= amount * size
 
 
+@claim(reachability.chunk_hash_index, sizes="all", bounds="all integers", laws=("DS-6",))
 def chunk_key_names_the_chunk_end(chunk: int, hashes: int, hash_block: int) -> None:
     """DS-6."""
     assert chunk >= 0
@@ -226,6 +247,7 @@ def chunk_key_names_the_chunk_end(chunk: int, hashes: int, hash_block: int) -> N
     assert (index + 1) * hash_block == (chunk + 1) * hashes * hash_block
 
 
+@claim(reachability.storable_blocks, sizes="all", bounds="all integers", laws=("DS-6",))
 def stored_blocks_are_whole(tokens: int, dcp_size: int) -> None:
     """DS-6: blocks of 4 tokens on each rank of a sharded group."""
     assert tokens >= 0
@@ -234,6 +256,15 @@ def stored_blocks_are_whole(tokens: int, dcp_size: int) -> None:
     assert blocks * 4 * dcp_size <= tokens < (blocks + 1) * 4 * dcp_size
 
 
+@claim(
+    reachability.window_block_bound,
+    reachability.chunk_window_sliding,
+    geometry.skipped_tokens_window,
+    geometry.ceil_div,
+    sizes="all",
+    bounds="all integers",
+    laws=("LV-9",),
+)
 def window_load_stays_within_its_bound(window: int, total: int) -> None:
     """LV-9: blocks of 4 tokens that a window touches at any length, chunks of one block."""
     assert window >= 1
@@ -243,6 +274,7 @@ def window_load_stays_within_its_bound(window: int, total: int) -> None:
     assert geometry.ceil_div(total, 4) - first <= most
 
 
+@claim(retention.admission_cap_window, sizes="all", bounds="all integers", laws=())
 def admission_cap_covers_a_window_at_any_offset(window: int, inflight: int, offset: int, length: int) -> None:
     """2.8: blocks of 4 tokens that a window and the tokens in flight can touch."""
     assert window >= 2
@@ -254,6 +286,7 @@ def admission_cap_covers_a_window_at_any_offset(window: int, inflight: int, offs
     assert (offset + live - 1) // 4 + 1 <= cap
 
 
+@claim(reachability.host_pool_size, sizes="all", bounds="all integers", laws=())
 def host_pool_has_a_block(gpu_blocks: int, cpu_bytes: int) -> None:
     """2.8: the null block exists even if nothing else fits."""
     assert gpu_blocks >= 0

@@ -1,4 +1,4 @@
-"""The contracts whose matter is two keys, and which take CrossHair long, see `kvproof.proofs.pool`.
+"""The contracts whose matter is two keys, and which take CrossHair long, see `kvproof.proofs.claims.pool`.
 
 Two keys of one block are its primary and a secondary; two blocks may have one key. Only `reset` looks at the queue, so the
 others start from the full one (`free=3`).
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from kvproof.core import pool as pools
 from kvproof.core.pool import NULL_BLOCK
-from kvproof.proofs import pools_of_four as four
-from kvproof.proofs.pools_of_four import Draft, Key
+from kvproof.proofs.claim import claim
+from kvproof.proofs.claims import pools_of_four as four
+from kvproof.proofs.claims.pools_of_four import Draft, Key
 
 
+@claim(pools.evict, sizes="shape", bounds="four blocks", laws=())
 def evict_a_block_of_a_pool_with_two_keys(draft: Draft, key: Key, other: Key, number: int) -> None:
     """T4: its keys go and nothing else does."""
     assert four.legal(draft, key, other, free=3)
@@ -25,6 +27,7 @@ def evict_a_block_of_a_pool_with_two_keys(draft: Draft, key: Key, other: Key, nu
     assert four.holdings_kept(old, new)
 
 
+@claim(pools.reset, sizes="shape", bounds="four blocks", laws=())
 def reset_clears_an_idle_pool_only(draft: Draft, key: Key, other: Key) -> None:
     """T5."""
     assert four.legal(draft, key, other)
@@ -36,6 +39,7 @@ def reset_clears_an_idle_pool_only(draft: Draft, key: Key, other: Key) -> None:
     assert all(four.unkeyed(new, block) for block in four.BLOCKS) if cleared else four.keys_kept(old, new)
 
 
+@claim(pools.find, sizes="shape", bounds="four blocks", laws=())
 def find_yields_the_first_inserted(draft: Draft, key: Key, other: Key, node: int, group: int) -> None:
     """3.2: of the blocks with a key the one that got it first; -1 if none has it."""
     assert four.legal(draft, key, other, free=3)
@@ -47,6 +51,7 @@ def find_yields_the_first_inserted(draft: Draft, key: Key, other: Key, node: int
     assert found == -1 or any(entry[3] == found and all(entry[2] <= one[2] for one in matching) for entry in matching)
 
 
+@claim(pools.insert, sizes="shape", bounds="four blocks", laws=())
 def insert_into_a_pool_with_two_keys(
     draft: Draft, key: Key, other: Key, number: int, node: int, group: int, tokens: int
 ) -> None:
@@ -65,6 +70,7 @@ def insert_into_a_pool_with_two_keys(
     assert four.holdings_kept(old, new)
 
 
+@claim(pools.promote, sizes="shape", bounds="four blocks", laws=("HB-3",))
 def promote_a_block_of_a_pool_with_two_keys(
     draft: Draft, key: Key, other: Key, number: int, node: int, group: int, tokens: int
 ) -> None:
@@ -82,6 +88,7 @@ def promote_a_block_of_a_pool_with_two_keys(
     assert four.holdings_kept(old, new)
 
 
+@claim(pools.move, sizes="shape", bounds="four blocks", laws=("COW-5",))
 def move_both_keys(draft: Draft, key: Key, other: Key, number: int, target: int) -> None:
     """T6, COW-5: the destination has what the source had, the same primary first; refused if it has a key."""
     assert four.legal(draft, key, other, free=3)

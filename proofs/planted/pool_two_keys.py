@@ -1,0 +1,54 @@
+"""Faulty twins of the claims about pools with two keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import evolve
+
+from kvproof.core import pool as pools
+from kvproof.core.pool import Pool
+from kvproof.proofs.planting import planted
+
+
+def _all_but_one(pool: Pool, block: int, remove: Callable[[Pool, int], Pool] = pools.remove_all) -> Pool:
+    """Take the keys of a block out of the map, all but those behind its first."""
+    gone = pools.keys_of(pool, block)[:1]
+    return evolve(remove(pool, block), entries=tuple(entry for entry in pool.entries if entry not in gone))
+
+
+PLANTED = (
+    planted("one secondary key left", "evict_a_block_of_a_pool_with_two_keys", at=pools, remove_all=_all_but_one),
+    planted(
+        "reset while a block is in use",
+        "reset_clears_an_idle_pool_only",
+        at=pools,
+        reset=lambda pool: (pools.remove_all(pools.remove_all(pools.remove_all(pool, 1), 2), 3), True),
+    ),
+    planted(
+        "the last inserted is preferred",
+        "find_yields_the_first_inserted",
+        at=pools,
+        find=lambda pool, node, group: ([-1] + [e[3] for e in pool.entries if e[:2] == (node, group)])[-1],
+    ),
+    planted(
+        "one key for each block",
+        "insert_into_a_pool_with_two_keys",
+        at=pools,
+        insert=lambda pool, node, group, block, tokens, insert=pools.insert: (
+            pool if pool.key_node[block] != -1 else insert(pool, node, group, block, tokens)
+        ),
+    ),
+    planted(
+        "promotion that keeps the smaller keys",
+        "promote_a_block_of_a_pool_with_two_keys",
+        at=pools,
+        clear_for_promotion=lambda pool, block: pool,
+    ),
+    planted(
+        "only the primary moves",
+        "move_both_keys",
+        at=pools,
+        keys_of=lambda pool, block, keys=pools.keys_of: keys(pool, block)[:1],
+    ),
+)

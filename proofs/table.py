@@ -1,0 +1,124 @@
+"""The table of expected verdicts (``data/expected.json``): what each claim must come to, and why if it is not confirmed.
+
+Vacuity twins and faulty twins must be refuted, all of them; the table names the faulty twins, so that one that goes is noticed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from attrs import frozen
+
+from kvproof.proofs import catalogue
+from kvproof.proofs.verdicts import Verdict
+from kvproof.proofs.work import Answer, Unit
+from kvproof.spec import output
+from kvproof.spec.exits import UserError
+
+FILE = Path(__file__).parent / "data" / "expected.json"
+FORMAT = "kvproof-expected-verdicts"
+VERSION = 1
+
+NOT_SAID = "not said yet"
+"""The reason that `updated` gives until somebody writes one; a test finds it."""
+
+
+@frozen(slots=True)
+class Row:
+    """What a claim must come to, with the names of its faulty twins. ``why`` says why it is not confirmed, if it is not."""
+
+    verdict: Verdict
+    faulty: tuple[str, ...]
+    why: str = ""
+
+
+def read(file: Path | None = None) -> dict[str, Row]:
+    """Return the table by claim. Raises UserError if the file is none."""
+    file = FILE if file is None else file
+    try:
+        document = json.loads(file.read_bytes())
+        kind = (document["format"], document["version"])
+        rows = msgspec.convert(document["claims"], dict[str, Row])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{file}: is no table of expected verdicts ({error}): restore it from the repository") from error
+    if kind != (FORMAT, VERSION):
+        raise UserError(
+            f"{file}: is no table of expected verdicts, but {kind[0]!r} {kind[1]!r}: restore it from the repository"
+        )
+    return rows
+
+
+def write(rows: Mapping[str, Row], file: Path | None = None) -> None:
+    """Write the table. Raises OutputError."""
+    lines = [f"  {json.dumps(name)}: {json.dumps(_as_dict(row))}" for name, row in rows.items()]
+    head = f'{{\n "format": "{FORMAT}",\n "version": {VERSION},\n "claims": {{\n'
+    output.write_atomically(FILE if file is None else file, head + ",\n".join(lines) + "\n }\n}\n")
+
+
+def _as_dict(row: Row) -> dict[str, object]:
+    found: dict[str, object] = {"verdict": row.verdict.value, "faulty": list(row.faulty)}
+    return {**found, "why": row.why} if row.why else found
+
+
+def unexpected(answers: Sequence[Answer], rows: Mapping[str, Row]) -> list[Answer]:
+    """Return the answers that are not as expected."""
+    return [answer for answer in answers if expected_of(answer.unit, rows) is not answer.said.verdict]
+
+
+def differences(answers: Sequence[Answer], rows: Mapping[str, Row], chosen: Collection[str] = ()) -> list[str]:
+    """Return what is not as expected: verdicts; claims and faulty twins that are new to the table, or gone.
+
+    If only ``chosen`` claims are asked, nothing is said of others.
+    """
+    found = [
+        f"{answer.unit.name}: {answer.said.verdict.value}, expected {expected_of(answer.unit, rows).value}"
+        + (f" ({answer.said.detail})" if answer.said.verdict in (Verdict.RAISED, Verdict.UNDETERMINED) else "")
+        for answer in unexpected(answers, rows)
+    ]
+    known = {one.name: catalogue.faults_of(one) for one in catalogue.everything() if not chosen or one.name in chosen}
+    for name, faulty in known.items():
+        if name not in rows:
+            found.append(f"{name}: not in the table of expected verdicts (kvproof prove --update adds it)")
+        elif faulty != rows[name].faulty:
+            found.append(
+                f"{name}: faulty twins {', '.join(faulty) or 'none'}, expected {', '.join(rows[name].faulty) or 'none'}"
+            )
+    return found + [
+        f"{name}: in the table of expected verdicts, but there is no such claim (kvproof prove --update takes it out)"
+        for name in rows
+        if not chosen and name not in known
+    ]
+
+
+def expected_of(unit: Unit, rows: Mapping[str, Row]) -> Verdict:
+    """Return what a question must come to: twins of both kinds must be refuted, a claim that is new must be confirmed."""
+    if unit.kind != "claim":
+        return Verdict.REFUTED
+    row = rows.get(unit.claim)
+    return Verdict.CONFIRMED if row is None else row.verdict
+
+
+def updated(answers: Sequence[Answer], rows: Mapping[str, Row]) -> dict[str, Row]:
+    """Return the table with what was found; reasons stay, and what was not asked keeps its verdict.
+
+    Raises UserError for a claim that was never asked, and for one that is not confirmed and has no reason.
+    """
+    found = {answer.unit.claim: answer.said.verdict for answer in answers if answer.unit.kind == "claim"}
+    new: dict[str, Row] = {}
+    for known in catalogue.everything():
+        before = rows.get(known.name)
+        verdict = found.get(known.name, before.verdict if before is not None else None)
+        if verdict is None:
+            raise UserError(f"{known.name} was not asked and is not in the table: run kvproof prove --update as a whole")
+        why = before.why if before is not None and verdict is not Verdict.CONFIRMED else ""
+        if verdict is Verdict.UNDETERMINED and not why:
+            why = NOT_SAID
+        if verdict in (Verdict.REFUTED, Verdict.RAISED):
+            raise UserError(
+                f"{known.name} is {verdict.value}: a claim that is false has no place in the table; mend it or the model"
+            )
+        new[known.name] = Row(verdict, catalogue.faults_of(known), why)
+    return new

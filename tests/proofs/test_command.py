@@ -1,0 +1,354 @@
+"""``kvproof prove`` on the command line: what it says, writes and ends with."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("crosshair")
+
+from kvproof.proofs import catalogue, exhausted, table, work
+from kvproof.proofs import result as results
+from kvproof.proofs.result import Asked
+from kvproof.proofs.table import Row
+from kvproof.proofs.verdicts import Said, Verdict
+from kvproof.proofs.work import Answer, Unit
+from kvproof.spec import cli
+from tests.tidy.sources import ROOT
+
+CLAIM = "geometry.ceiling_covers_and_is_least"
+LEMMA = "grid.blocks_share_no_slot"
+DEEP = next(one.name for one in catalogue.all_claims() if one.about.deep)
+
+
+@pytest.fixture
+def answers(monkeypatch, tmp_path):
+    """Answers every question as the table says it must be, but for what a test changes; the table is one of its own."""
+    changed: dict[Unit, Said] = {}
+    asked: list[Unit] = []
+
+    def answered(units, processes, finished):
+        found = [Answer(unit, changed.get(unit, Said(table.expected_of(unit, {}), seconds=0.5))) for unit in units]
+        asked.extend(units)
+        for one in found:
+            finished(one)
+        return found
+
+    monkeypatch.setattr(work, "answers", answered)
+    monkeypatch.setattr(table, "FILE", tmp_path / "expected.json")
+    monkeypatch.setattr(exhausted, "FILE", tmp_path / "exhausted.json")
+    table.write({one.name: Row(Verdict.CONFIRMED, catalogue.faults_of(one)) for one in catalogue.everything()})
+    exhausted.write({})
+    return changed, asked
+
+
+def prove(capsys, *arguments):
+    code = cli.main(["prove", *map(str, arguments)])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def lines(out):
+    return [line.rstrip() for line in out.rstrip("\n").splitlines()]
+
+
+# --- verdicts -----------------------------------------------------------------------------------------------------
+
+
+def test_everything_as_the_table_says_holds(answers, capsys):
+    code, out, _ = prove(capsys)
+    assert code == 0
+    assert lines(out)[-1] == "verdict: holds"
+    _, asked = answers
+    assert {unit.claim for unit in asked if unit.kind == "claim"} == {one.name for one in catalogue.everything()}
+    row = next(line.split("│") for line in lines(out) if line.startswith("│ grid "))
+    lemmas = catalogue.lemmas_of("grid")
+    faulty = sum(len(one.faulty) for one in lemmas)
+    assert [cell.strip() for cell in row[1:-1]] == [
+        "grid", str(len(lemmas)), str(len(lemmas)), f"{len(lemmas)} of {len(lemmas)}", f"{faulty} of {faulty}", "0",
+    ]  # fmt: skip
+
+
+def test_every_claim_has_its_twins_asked(answers, capsys):
+    prove(capsys, "--claim", CLAIM, "--claim", LEMMA, "--claim", CLAIM)
+    _, asked = answers
+    expected = []
+    for name in (CLAIM, LEMMA):
+        faulty = catalogue.faults_of(catalogue.by_name(name))
+        assert faulty
+        expected += [Unit(name, "claim"), Unit(name, "twin"), *(Unit(name, "faulty", fault) for fault in faulty)]
+    assert asked == expected
+
+
+def test_a_quick_run_leaves_out_what_is_deep(answers, capsys):
+    code, out, _ = prove(capsys, "--quick")
+    assert code == 0
+    assert lines(out)[0] == "kvproof prove, quick"
+    _, asked = answers
+    assert not any(catalogue.by_name(unit.claim).about.deep for unit in asked)
+    assert len({unit.claim for unit in asked}) > 50
+
+
+def test_a_refuted_claim_ends_with_2_its_values_and_the_line_that_shows_it_again(answers, capsys):
+    changed, _ = answers
+    changed[Unit(CLAIM, "claim")] = Said(Verdict.REFUTED, "AssertionError: when calling f(a = 1, b = 2)")
+    code, out, _ = prove(capsys, "--quick")
+    assert code == 2
+    assert f"{CLAIM} is refuted (core.geometry.ceil_div)" in lines(out)
+    assert "  AssertionError: when calling f(a = 1, b = 2)" in lines(out)
+    assert f"  {catalogue.by_name(CLAIM).sentence}" in lines(out)
+    assert lines(out)[-2:] == ["verdict: refuted", f"kvproof prove --claim {CLAIM}"]
+
+
+@pytest.mark.parametrize(
+    ("unit", "verdict"),
+    [
+        (Unit(CLAIM, "claim"), Verdict.UNDETERMINED),
+        (Unit(CLAIM, "twin"), Verdict.CONFIRMED),
+        (Unit(CLAIM, "faulty", "floor for ceil"), Verdict.CONFIRMED),
+        (Unit(CLAIM, "faulty", "floor for ceil"), Verdict.UNDETERMINED),
+        (Unit(LEMMA, "twin"), Verdict.UNDETERMINED),
+    ],
+)
+def test_anything_else_that_is_not_as_expected_ends_with_3(unit, verdict, answers, capsys):
+    changed, _ = answers
+    changed[unit] = Said(verdict, "because")
+    code, out, _ = prove(capsys)
+    assert code == 3
+    assert any(line.startswith(f"{unit.name}: {verdict.value}, expected ") for line in lines(out))
+    assert lines(out)[-2:] == ["verdict: undetermined", f"kvproof prove --claim {unit.claim}"]
+
+
+def test_a_claim_that_the_table_does_not_know_ends_with_3(answers, capsys):
+    rows = table.read()
+    del rows[CLAIM]
+    table.write(rows)
+    code, out, _ = prove(capsys, "--quick")
+    assert code == 3
+    assert f"{CLAIM}: not in the table of expected verdicts (kvproof prove --update adds it)" in lines(out)
+    assert lines(out)[-1] == "kvproof prove --quick"
+    assert prove(capsys, "--claim", LEMMA)[0] == 0
+    assert prove(capsys, "--claim", CLAIM)[0] == 3
+
+
+def test_the_line_that_shows_it_again_can_be_pasted(answers, capsys):
+    changed, _ = answers
+    wider = next(one.name for one in catalogue.all_claims() if one.setting)
+    changed[Unit(wider, "claim")] = Said(Verdict.REFUTED, "f(0)")
+    code, out, _ = prove(capsys)
+    assert code == 2
+    assert lines(out)[-1] == f"kvproof prove --claim '{wider}'"
+
+
+def test_timing_says_what_took_long(answers, capsys):
+    _, out, _ = prove(capsys, "--claim", CLAIM, "--timing")
+    assert f"    0.50 s  {CLAIM}" in lines(out)
+    assert any(line.endswith(" s") and line[:1].isdigit() for line in lines(out))
+
+
+# --- planted faults -----------------------------------------------------------------------------------------------
+
+
+def test_a_planted_fault_that_refutes_a_claim_ends_with_2(answers, capsys):
+    changed, asked = answers
+    code, out, _ = prove(capsys, "--claim", CLAIM, "--fault", "M-GEO-1")
+    assert code == 2
+    assert asked == [Unit(CLAIM, "faulty", "M-GEO-1")]
+    assert lines(out)[0] == "kvproof prove, M-GEO-1 planted"
+    assert lines(out)[-1] == f"kvproof prove --claim {CLAIM} --fault M-GEO-1"
+    changed[Unit(CLAIM, "faulty", "floor for ceil")] = Said(Verdict.REFUTED, "f(0)")
+    assert lines(prove(capsys, "--claim", CLAIM, "--fault", "floor for ceil")[1])[-1] == (
+        f"kvproof prove --claim {CLAIM} --fault 'floor for ceil'"
+    )
+
+
+def test_a_planted_fault_that_no_claim_sees_ends_with_3(answers, capsys):
+    changed, _ = answers
+    changed[Unit(CLAIM, "faulty", "M-GEO-1")] = Said(Verdict.CONFIRMED)
+    code, out, _ = prove(capsys, "--claim", CLAIM, "--fault", "M-GEO-1")
+    assert code == 3
+    assert lines(out)[-1] == f"kvproof prove --claim {CLAIM} --fault M-GEO-1"
+
+
+def test_a_fault_is_planted_for_every_claim_that_is_no_lemma(answers, capsys):
+    _, asked = answers
+    prove(capsys, "--fault", "M-GEO-1")
+    assert [unit.claim for unit in asked] == [one.name for one in catalogue.all_claims() if not one.setting]
+
+
+# --- wrong command lines ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--claim", "geometry.ceiling"], "no claim 'geometry.ceiling'"),
+        (["--fault", "M-GEO-99"], "M-GEO-99"),
+        (["--fault", "M-GEO-1", "--fault", "M-GEO-2"], "one fault"),
+        (["--fault", "M-GEO-1", "--claim", LEMMA], "planted in functions of the model"),
+        (["--fault", "M-GEO-1", "--update"], "leave --fault and --write out"),
+        (["--write", "page.md", "--update"], "leave --fault and --write out"),
+        (["--write", "page.md", "--quick"], "prove nothing"),
+        (["--certificate", "none.json"], "is no certificate"),
+        (["--processes", "0"], "0 is not in the range"),
+        (["--nonsense"], "No such option"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_1_and_says_what_to_do(arguments, said, answers, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = prove(capsys, *arguments)
+    assert code == 1
+    assert said in err
+    assert out == ""
+    assert not (tmp_path / "page.md").exists()
+
+
+def test_an_interrupt_decides_nothing(answers, capsys, monkeypatch):
+    def interrupted(*of):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(work, "answers", interrupted)
+    code, out, err = prove(capsys, "--quick")
+    assert (code, out) == (1, "")
+    assert "Interrupted: nothing was decided." in err
+
+
+def test_a_table_that_cannot_be_read_ends_with_1(answers, capsys):
+    table.FILE.write_text("{}", encoding="utf-8")
+    code, _, err = prove(capsys, "--quick")
+    assert code == 1
+    assert "restore it from the repository" in err
+
+
+# --- lists and JSON -----------------------------------------------------------------------------------------------
+
+
+def test_the_list_has_every_claim_with_its_sentence(capsys):
+    code, out, _ = prove(capsys, "--claim", "list")
+    assert code == 0
+    assert len(lines(out)) == len(catalogue.everything())
+    assert f"{CLAIM}: {catalogue.by_name(CLAIM).sentence}" in lines(out)
+    assert any(line.startswith(f"{DEEP} (deep): ") for line in lines(out))
+    code, out, _ = prove(capsys, "--claim", "list", "--json")
+    assert [one["claim"] for one in json.loads(out)] == [one.name for one in catalogue.everything()]
+
+
+def test_json_has_what_is_needed_to_read_it_alone(answers, capsys):
+    changed, _ = answers
+    changed[Unit(CLAIM, "twin")] = Said(Verdict.CONFIRMED)
+    code, out, err = prove(capsys, "--claim", CLAIM, "--json")
+    assert (code, err) == (3, "")
+    document = json.loads(out)
+    assert set(document) == {"verdict", "quick", "fault", "answers", "problems", "again"}
+    assert document["verdict"] == "undetermined"
+    assert document["again"] == f"kvproof prove --claim {CLAIM}"
+    assert document["problems"] == [f"{CLAIM}, vacuity twin: confirmed, expected refuted"]
+    first, twin = document["answers"][:2]
+    assert first == {
+        "claim": CLAIM,
+        "kind": "claim",
+        "fault": "",
+        "verdict": "confirmed",
+        "as_expected": True,
+        "detail": "",
+        "sentence": catalogue.by_name(CLAIM).sentence,
+        "functions": ["kvproof.core.geometry.ceil_div"],
+        "sizes": "all",
+        "bounds": catalogue.by_name(CLAIM).about.bounds,
+        "laws": [],
+    }
+    assert (twin["kind"], twin["as_expected"]) == ("twin", False)
+
+
+def test_json_has_seconds_only_if_asked(answers, capsys):
+    document = json.loads(prove(capsys, "--claim", CLAIM, "--json", "--timing")[1])
+    assert document["answers"][0]["seconds"] == 0.5
+    assert document["seconds"] >= 0
+    assert document["again"] == ""
+
+
+# --- what is written ----------------------------------------------------------------------------------------------
+
+
+def test_an_update_writes_what_was_found(answers, capsys):
+    changed, _ = answers
+    changed[Unit(CLAIM, "claim")] = Said(Verdict.UNDETERMINED)
+    code, _, _ = prove(capsys, "--claim", CLAIM, "--update")
+    assert code == 0
+    assert table.read()[CLAIM].verdict is Verdict.UNDETERMINED
+    assert prove(capsys, "--claim", CLAIM)[0] == 0
+
+
+def test_an_update_with_a_refuted_claim_writes_nothing_and_ends_with_2(answers, capsys):
+    changed, _ = answers
+    changed[Unit(CLAIM, "claim")] = Said(Verdict.REFUTED, "f(0)")
+    before = table.FILE.read_bytes()
+    code, out, err = prove(capsys, "--update")
+    assert code == 2
+    assert "the table is left as it is" in err
+    assert lines(out)[-1] == f"kvproof prove --claim {CLAIM}"
+    assert table.FILE.read_bytes() == before
+
+
+def test_an_update_that_cannot_be_written_is_told_before_anything_is_asked(answers, capsys, tmp_path, monkeypatch):
+    _, asked = answers
+    (tmp_path / "table").mkdir()
+    monkeypatch.setattr(table, "read", dict)
+    monkeypatch.setattr(table, "FILE", tmp_path / "table")
+    code, _, err = prove(capsys, "--update")
+    assert code == 1
+    assert "it is a folder" in err
+    assert asked == []
+
+
+def test_the_page_is_written_from_the_table(answers, capsys, tmp_path):
+    file = tmp_path / "page.md"
+    code, out, _ = prove(capsys, "--write", file)
+    assert (code, out) == (0, f"wrote {file}\n")
+    assert file.read_text(encoding="utf-8").startswith("# Verified properties\n")
+    _, asked = answers
+    assert asked == []
+
+
+def test_what_was_exhausted_is_taken_from_a_certificate(answers, capsys, tmp_path):
+    file = tmp_path / "certificate.json"
+    scope = {"fault": "", "end": "complete", "premises": {"DS-1": 5}}
+    document = {"format": "kvproof-certificate", "verdict": "holds", "premises": {"DS-1": 5}, "scopes": [scope]}
+    file.write_text(json.dumps(document), encoding="utf-8")
+    assert prove(capsys, "--certificate", file)[0] == 0
+    assert exhausted.read() == {"DS-1": exhausted.Exhausted(1, 5)}
+
+
+# --- the whole way ------------------------------------------------------------------------------------------------
+
+
+def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests/_path")}
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("missing", ["crosshair", "z3"])
+def test_without_the_extra_the_command_says_how_to_get_it(missing):
+    code = f"import sys; sys.modules[{missing!r}] = None; from kvproof.spec import cli; sys.exit(cli.main(sys.argv[1:]))"
+    done = run(code, "prove", "--quick")
+    assert done.returncode == 1
+    assert "needs the extra 'proofs': pip install 'kvproof[proofs]'" in done.stderr
+    assert done.stdout == ""
+
+
+def test_the_questions_of_a_run_are_those_of_its_claims():
+    assert [unit.kind for unit in results.units(Asked(claims=(CLAIM,)))] == ["claim", "twin", "faulty"]
+    wider = next(one.name for one in catalogue.all_claims() if one.setting)
+    assert [unit.kind for unit in results.units(Asked(claims=(wider,)))] == ["claim"]
+
+
+def test_one_claim_is_proved(capsys):
+    code, out, _ = prove(capsys, "--claim", CLAIM, "--processes", "1")
+    assert code == 0, out
+    assert lines(out)[-1] == "verdict: holds"

@@ -1,0 +1,108 @@
+"""The worker processes of a proof run: their order, what they leave, and how they end."""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("crosshair")
+
+from kvproof.proofs import catalogue, work
+from kvproof.proofs.verdicts import Verdict
+from kvproof.proofs.work import Answer, Unit
+from kvproof.spec.exits import UserError
+from tests.proofs import asked
+
+CLAIM = "geometry.ceiling_covers_and_is_least"
+UNITS = [Unit(CLAIM, "claim"), Unit(CLAIM, "twin"), Unit(CLAIM, "faulty", "floor for ceil")]
+
+
+@pytest.fixture
+def workers(monkeypatch, tmp_path):
+    """Lets worker processes do something else, with a folder for their files; says which of them are left."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(work, "longest_first", list)
+    before = set(multiprocessing.active_children())
+
+    def doing(what):
+        monkeypatch.setattr(work, "answer", what)
+
+    yield doing
+    assert set(multiprocessing.active_children()) == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_crosshair_answers_a_claim_and_its_twins(workers):
+    told: list[Answer] = []
+    answers = work.answers(UNITS, 1, told.append)
+    assert [answer.unit for answer in answers] == UNITS
+    assert [answer.said.verdict for answer in answers] == [Verdict.CONFIRMED, Verdict.REFUTED, Verdict.REFUTED]
+    assert "ceiling_covers_and_is_least(" in answers[2].said.detail
+    assert sorted(told, key=lambda answer: UNITS.index(answer.unit)) == answers
+
+
+def test_z3_answers_a_lemma_and_its_twins():
+    name = "grid.blocks_share_no_slot"
+    for unit, verdict in (
+        (Unit(name, "claim"), Verdict.CONFIRMED),
+        (Unit(name, "twin"), Verdict.REFUTED),
+        (Unit(name, "faulty", "blocks overlap"), Verdict.REFUTED),
+    ):
+        assert work.answer(unit).said.verdict is verdict
+
+
+def test_an_interrupt_is_the_parents_and_files_go_where_it_takes_them_away(workers, tmp_path):
+    workers(asked.surroundings)
+    for answer in work.answers(UNITS, 2):
+        what, _, folder = answer.said.detail.partition(" ")
+        assert what == "ignored"
+        assert Path(folder).is_relative_to(tmp_path)
+        assert not Path(folder).exists()
+
+
+def test_a_process_that_ends_without_an_answer_is_told(workers):
+    workers(asked.end)
+    with pytest.raises(UserError, match="ended without a word; if memory is short, use fewer --processes"):
+        work.answers(UNITS, 1)
+
+
+def test_what_a_question_raises_ends_everything(workers):
+    workers(asked.refuse)
+    with pytest.raises(ZeroDivisionError, match=r"geometry\.ceiling"):
+        work.answers(UNITS, 2)
+
+
+def test_an_interrupt_ends_processes_that_would_never_answer(workers):
+    workers(asked.last_waits)
+
+    def interrupt(answer):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work.answers([Unit("first", "claim"), Unit("last", "claim")], 2, interrupt)
+
+
+def test_processes_of_others_are_left_alone(workers):
+    workers(asked.end)
+    other = multiprocessing.get_context("spawn").Process(target=asked.forever, args=(UNITS[0],))
+    other.start()
+    try:
+        with pytest.raises(UserError):
+            work.answers(UNITS, 1)
+        assert other.is_alive()
+    finally:
+        other.kill()
+        other.join()
+
+
+def test_deep_claims_are_asked_first():
+    deep = next(one.name for one in catalogue.all_claims() if one.about.deep)
+    units = [*UNITS, Unit(deep, "twin"), Unit(deep, "claim")]
+    assert work.longest_first(units) == [units[-1], *units[:-1]]
+
+
+def test_a_question_has_a_name():
+    assert [unit.name for unit in UNITS] == [CLAIM, f"{CLAIM}, vacuity twin", f"{CLAIM}, floor for ceil planted"]
