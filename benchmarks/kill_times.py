@@ -1,25 +1,32 @@
-"""How long each engine takes to kill each fault: explorer, walker, Hypothesis, one after the other in the same process.
+"""How long each engine takes to kill each fault: explorer, walker, Hypothesis; docs/faults.md shows what is kept.
 
-    python benchmarks/kill_times.py [--fault ID ...] [--examples 128] [--walks 60] [--json FILE]
+    python -m benchmarks.kill_times [--faults ID ...] [--limit 6] [--processes 2] [--json FILE | --keep]
 
 Every engine plants the fault and judges one law, that of the table of kills. The explorer searches the scope that is pinned for
 the fault, to the shortest counterexample. Walker and state machine search the scopes that the fault names, as `kvproof check`
-does; nothing is shrunk but by Hypothesis itself. A dash: not found within the bounds. Ratios compare seconds: both sides
-are of one run.
+does, until they find it; nothing is shrunk but by Hypothesis itself. Each search is a process of its own that has ``--limit``
+seconds of CPU; what is counted is the CPU time of that process, so that a busy machine changes little.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import datetime
+import multiprocessing
+import os
 import platform
-import statistics
+import resource
+import signal
 import sys
 import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from random import Random
 
-from attrs import asdict, frozen
+import hypothesis
 
 from kvproof.core.errors import ConfigError
 from kvproof.spec import faults
@@ -29,141 +36,166 @@ from kvproof.spec.engines import machine, scopes, walk
 from kvproof.spec.exploring import jobs, kills
 from kvproof.spec.exploring import scopes as exploring
 from kvproof.spec.exploring.kills import Kill
-from kvproof.spec.faults import Fault
+from kvproof.spec.faults import Fault, times
+from kvproof.spec.faults.times import ENGINES, Row, Time, Times
 from kvproof.spec.output import write_atomically
 
 WALK_STEPS = 300
 MACHINE_STEPS = 50
+FEWEST_EXAMPLES = 8
+
+Key = tuple[str, str]
+"""A fault and an engine."""
+
+Search = Callable[[], tuple[bool, int, int]]
+"""Tells whether the law was broken, the work that was done for it, and the length of the run that shows it."""
 
 
-@frozen(slots=True)
-class Time:
-    """What one engine did until it broke the law: its own unit of work (None: not found), and seconds."""
-
-    found: bool
-    work: int
-    seconds: float
-    length: int
-
-
-@frozen(slots=True)
-class Row:
-    """A fault, the law that every engine was asked about, and the three engines: edges, steps, examples."""
-
-    fault: str
-    law: str
-    explorer: Time
-    walker: Time
-    hypothesis: Time
-
-
-def explored(fault: Fault, kill: Kill) -> Time:
-    """Search the pinned scope level by level."""
-    began = time.perf_counter()
+def explored(fault: Fault, kill: Kill) -> tuple[bool, int, int]:
+    """Search the pinned scope level by level; the unit is an edge."""
     done = jobs.perform(jobs.Job(jobs.Asked(laws=(kill.law,), fault=fault.id), exploring.by_name(kill.scope), fault.id))
-    length = 0 if done.example is None else len(done.example.actions)
-    return Time(done.example is not None, done.certificate.edges, time.perf_counter() - began, length)
+    return done.example is not None, done.certificate.edges, 0 if done.example is None else len(done.example.actions)
 
 
-def walked(fault: Fault, law: str, most: int) -> Time:
+def walked(fault: Fault, law: str) -> tuple[bool, int, int]:
     """Walk in each scope of the fault, then a second time, and so on; the unit is a step."""
     judged = [known for known in all_laws.ALL if known.id == law]
-    began, steps = time.perf_counter(), 0
-    for number in range(most):
+    steps = 0
+    for number in count():
         for name in fault.scopes:
             scope = scopes.by_name(name)
-            try:
-                with faults.planted(fault):
+            with faults.planted(fault):
+                try:
                     config = faults.configured(fault, scope.config())
-                    length = WALK_STEPS if config.offload is None else 2 * WALK_STEPS
-                    seed = f"{fault.id}/{name}/{number}"
-                    found = walk.walk(config, seed, length, judged, scope.limits(config), only=law)
-            except ConfigError:
-                return Time(law == "HB-1", steps, time.perf_counter() - began, 0)
+                except ConfigError:
+                    return law == "HB-1", steps, 0
+                length = WALK_STEPS if config.offload is None else 2 * WALK_STEPS
+                found = walk.walk(config, f"{fault.id}/{name}/{number}", length, judged, scope.limits(config), only=law)
             steps += found.steps
             if found.violations:
-                return Time(True, steps, time.perf_counter() - began, len(found.actions))
-    return Time(False, steps, time.perf_counter() - began, 0)
+                return True, steps, len(found.actions)
+    raise AssertionError("unreachable")
 
 
-def by_machine(fault: Fault, law: str, most: int) -> Time:
-    """Run the state machine with 8, 16, 32, ... examples in the first scope of the fault; the unit is an example."""
+def by_machine(fault: Fault, law: str) -> tuple[bool, int, int]:
+    """Run the state machine with 8, 16, 32, ... examples in each scope of the fault in turn; the unit is an example."""
     judged = [known for known in all_laws.ALL if known.id == law]
-    scope = scopes.by_name(fault.scopes[0])
-    began, examples, tried = time.perf_counter(), 8, 0
-    seed = Random(f"{fault.id}/{scope.name}").getrandbits(32)
-    while examples <= most:
-        tried += examples
-        try:
+    tried = 0
+    for doubled in count():
+        examples = FEWEST_EXAMPLES << doubled
+        for name in fault.scopes:
+            scope = scopes.by_name(name)
+            seed = Random(f"{fault.id}/{name}/{doubled}").getrandbits(32)
             with faults.planted(fault):
-                config = faults.configured(fault, scope.config())
+                try:
+                    config = faults.configured(fault, scope.config())
+                except ConfigError:
+                    return law == "HB-1", tried, 0
                 ran = machine.run_machine(config, judged, seed, examples, MACHINE_STEPS, scope.limits(config), law)
-        except ConfigError:
-            return Time(law == "HB-1", 0, time.perf_counter() - began, 0)
-        if ran.violation is not None:
-            return Time(True, tried, time.perf_counter() - began, len(ran.actions))
-        examples *= 2
-    return Time(False, tried, time.perf_counter() - began, 0)
+            tried += examples
+            if ran.violation is not None:
+                return True, tried, len(ran.actions)
+    raise AssertionError("unreachable")
 
 
-def ratios(rows: list[Row]) -> dict[str, float]:
-    """Return medians over the faults that both engines found: seconds of the explorer against those of the other."""
-    found = {}
-    for other in ("walker", "hypothesis"):
-        pairs = [
-            (row.explorer.seconds, getattr(row, other).seconds)
-            for row in rows
-            if row.explorer.found and getattr(row, other).found
-        ]
-        if pairs:
-            found[f"explorer / {other}"] = round(statistics.median(mine / theirs for mine, theirs in pairs if theirs), 2)
-    return found
+def search(fault: Fault, law: str, engine: str) -> Search | None:
+    """Return how an engine looks for a fault; None where it is not asked: see ``Row``."""
+    kill = kills.table().get(fault.id)
+    if engine == "walker":
+        return partial(walked, fault, law)
+    if engine == "hypothesis":
+        return None if kill is not None and not kill.length else partial(by_machine, fault, law)
+    return None if kill is None else partial(explored, fault, kill)
 
 
-def said(one: Time, unit: str) -> str:
-    """Return what an engine did, in a cell."""
-    return (
-        f"{one.work:>9,} {unit} {one.seconds:7.2f} s {one.length:4}"
-        if one.found
-        else f"{'-':>9} {unit} {one.seconds:7.2f} s    -"
-    )
+def measured(searches: dict[Key, Search], limit: int, processes: int) -> Iterator[tuple[Key, Time]]:
+    """Do searches, each in a process of its own, so many at a time; yield what each came to, as soon as it ends."""
+    context = multiprocessing.get_context("fork")  # what is imported is shared: only the search is measured
+    waiting, running = list(searches), {}
+    while waiting or running:
+        while waiting and len(running) < processes:
+            key = waiting.pop(0)
+            here, there = context.Pipe(duplex=False)
+            process = context.Process(target=_alone, args=(searches[key], limit, there))
+            process.start()
+            there.close()
+            running[here] = (key, process)
+        for ready in wait(list(running)):
+            assert isinstance(ready, Connection)
+            key, process = running.pop(ready)
+            try:
+                found = ready.recv()
+            except EOFError:
+                found = Time(False, float(limit))
+            process.join()
+            ready.close()
+            if process.exitcode not in (0, -signal.SIGXCPU, -signal.SIGKILL):
+                raise RuntimeError(f"the search of {key} ended with status {process.exitcode}")
+            yield key, found
+
+
+def _alone(search: Search, limit: int, connection: Connection) -> None:
+    """Search, and say what came of it. The kernel ends the process when its seconds are spent."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
+    began = time.process_time()
+    found, work, actions = search()
+    seconds = round(time.process_time() - began, 2)
+    connection.send(Time(True, seconds, actions, work) if found else Time(False, seconds))
+    connection.close()
+
+
+def rows(chosen: list[Fault], limit: int, processes: int) -> list[Row]:
+    """Measure all engines on some faults, and print what each comes to."""
+    known = kills.table()
+    laws = {fault.id: known[fault.id].law if fault.id in known else fault.laws[0] for fault in chosen}
+    searches = {
+        (fault.id, engine): looking
+        for fault in chosen
+        for engine in ENGINES
+        if (looking := search(fault, laws[fault.id], engine)) is not None
+    }
+    found: dict[Key, Time] = {}
+    for key, took in measured(searches, limit, processes):
+        found[key] = took
+        print(
+            f"{len(found):4} of {len(searches)}  {key[0]:11} {laws[key[0]]:7} {key[1]:10} {took.said(ENGINES[key[1]])}",
+            flush=True,
+        )
+    return [
+        Row(name, law, found.get((name, "explorer")), found[name, "walker"], found.get((name, "hypothesis")))
+        for name, law in laws.items()
+    ]
 
 
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fault", action="append", help="only this fault; may be repeated")
-    parser.add_argument("--examples", type=int, default=128, help="most examples of one run of the state machine")
-    parser.add_argument("--walks", type=int, default=60, help="most walks in each scope")
+    parser.add_argument("--faults", nargs="+", metavar="ID", help="only these faults")
+    parser.add_argument("--limit", type=int, default=6, help="CPU seconds that one engine has for one fault")
+    parser.add_argument("--processes", type=int, default=2, help="searches at the same time")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--keep", action="store_true", help=f"write the figures to {times.FOLDER.name}/, for docs/faults.md")
     options = parser.parse_args()
-    rows = []
-    print(f"{'fault':11} {'law':7} {'explorer':^33} {'walker':^33} {'hypothesis':^33}")
-    for name, kill in kills.table().items():
-        if options.fault and name not in options.fault:
-            continue
-        fault = faults.by_id(name)
-        row = Row(
-            name,
-            kill.law,
-            explored(fault, kill),
-            walked(fault, kill.law, options.walks),
-            by_machine(fault, kill.law, options.examples),
-        )
-        rows.append(row)
-        cells = (said(row.explorer, "edges"), said(row.walker, "steps"), said(row.hypothesis, "examples"))
-        print(f"{name:11} {kill.law:7} " + " | ".join(cells), flush=True)
-    for what, ratio in ratios(rows).items():
-        print(f"median seconds, {what}: {ratio}")
-    if options.json:
-        figures = {
-            "rows": [asdict(row) for row in rows],
-            "ratios": ratios(rows),
-            "python": platform.python_version(),
-            "machine": platform.machine(),
-            "kvproof": version(),
-        }
-        write_atomically(options.json, json.dumps(figures, indent=1) + "\n")
+    chosen = [faults.by_id(name) for name in options.faults] if options.faults else list(faults.ALL)
+    began = time.monotonic()
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    measurement = Times(
+        date=today,
+        kvproof=version(),
+        python=platform.python_version(),
+        hypothesis=hypothesis.__version__,
+        machine=platform.machine(),
+        cores=os.cpu_count() or 1,
+        limit=options.limit,
+        rows=tuple(rows(chosen, options.limit, options.processes)),
+    )
+    for line in times.summary(measurement):
+        print(line)
+    print(f"{time.monotonic() - began:.0f} s")
+    for file in (options.json, times.FOLDER / f"{today}-kill-times.json" if options.keep else None):
+        if file is not None:
+            write_atomically(file, times.dumps(measurement))
     return 0
 
 

@@ -21,16 +21,21 @@ from kvproof.spec.exploring.certificate import ENDS
 from kvproof.spec.exploring.jobs import Asked, Done, Job
 from kvproof.spec.exploring.pins import Pin
 from kvproof.spec.exploring.result import Result
+from kvproof.spec.exploring.scopes import Which
 from kvproof.spec.progress import Shown
 from kvproof.spec.report import explored, files, terminal
 
 CERTIFICATE = "certificate.json"
 SUMMARY = "explore.json"
+NAMED = 12
+"""The command that pins anew names so many scopes one by one; where more differ, it explores what was explored."""
 
 
 @click.command("explore", short_help="Explore all behaviours of small configurations.")
 @click.option("--scope", "named", multiple=True, metavar="NAME", help="Only this scope; may be repeated; `list` lists them.")
 @click.option("--quick", is_flag=True, help="Only the scopes that are small enough for every change.")
+@click.option("--further", is_flag=True, help="The scopes beside the catalogue, for faults that it has no room for.")
+@click.option("--product", is_flag=True, help="The product of group sets, ranks, host modes and EAGLE.")
 @click.option(
     "--law", "laws", multiple=True, metavar="ID", help="Judge only this law, or all of a family (HO); may be repeated."
 )
@@ -58,6 +63,8 @@ SUMMARY = "explore.json"
 def command(
     named: tuple[str, ...],
     quick: bool,
+    further: bool,
+    product: bool,
     laws: tuple[str, ...],
     planted: tuple[str, ...],
     every_fault: bool,
@@ -79,10 +86,11 @@ def command(
     counterexample. Exit 3: something was not covered (a law whose premise was never true, a situation never reached) or is not
     as pinned. docs/explore.md explains the certificate.
     """
+    which = _which(quick, further, product)
     if "list" in named:
-        return _list(as_json)
+        return _list(which, as_json)
     asked = Asked(
-        named, quick, check.named_laws(laws), check.one_fault(planted), every_fault, depth, full, runs or 0, seed, processes
+        named, which, check.named_laws(laws), check.one_fault(planted), every_fault, depth, full, runs or 0, seed, processes
     )
     _refuse_nonsense(asked, out, resumed, update)
     work = jobs.jobs(asked)
@@ -107,14 +115,29 @@ def command(
     return result.verdict
 
 
+def _which(quick: bool, further: bool, product: bool) -> Which:
+    """Return the set of scopes that is asked for. Raises UserError for more than one."""
+    flags: dict[Which, bool] = {"quick": quick, "further": further, "product": product}
+    asked = [which for which, given in flags.items() if given]
+    if len(asked) > 1:
+        raise UserError(f"{' and '.join(f'--{which}' for which in asked)} choose the scopes: take one of them at a time")
+    return asked[0] if asked else "catalogue"
+
+
 def _refuse_nonsense(asked: Asked, out: Path | None, resumed: bool, update: bool) -> None:
     """Refuse options that contradict one another. Raises UserError."""
     if resumed and out is None:
         raise UserError("--resume takes what is finished from the files in --out DIR: name the folder, too")
-    if asked.scopes and asked.quick:
-        raise UserError("--quick chooses the scopes: leave --scope out, or --quick")
-    if asked.every_fault and (asked.fault or asked.laws or asked.quick or asked.runs or asked.depth is not None):
-        raise UserError("--faults compares each fault with its pin: leave --fault, --law, --quick, --random and --depth out")
+    chosen = asked.which != "catalogue"
+    if asked.scopes and chosen:
+        raise UserError(f"--{asked.which} chooses the scopes: leave --scope out, or --{asked.which}")
+    if asked.every_fault and (asked.fault or asked.laws or chosen or asked.runs or asked.depth is not None):
+        raise UserError(
+            "--faults compares each fault with its pin: leave --fault, --law, --random, --depth and sets of scopes (--quick, "
+            "--further, --product) out"
+        )
+    if not scopes.of(asked.which):
+        raise UserError(f"there are no scopes in --{asked.which}: `kvproof explore --scope list` lists what there is")
     if asked.full and (asked.fault or asked.every_fault or asked.runs):
         raise UserError("--full counts whole graphs: leave --fault, --faults and --random out")
     if update and (asked.fault or asked.every_fault or asked.runs or asked.depth is not None):
@@ -156,32 +179,38 @@ def longest_first(work: list[Job], pinned: Mapping[str, Pin | None]) -> list[Job
 
 
 def _update(done: list[Done]) -> list[str]:
-    """Pin what was found; return what changed."""
-    pinned = pins.read()
-    certificates = [one.certificate for one in done]
-    known = [scope.name for scope in scopes.known()]
-    changes = [str(difference) for difference in pins.differences(certificates, pinned, known)]
-    if changes:
-        pins.write(pins.updated(certificates, pinned, known))
+    """Pin what was found, the product in a file of its own; return what changed."""
+    changes: list[str] = []
+    for file, members in ((pins.FILE, scopes.known()), (pins.PRODUCT, scopes.PRODUCT)):
+        known = [scope.name for scope in members]
+        certificates = [one.certificate for one in done if one.job.scope.name in known]
+        pinned = pins.read(file)
+        differing = pins.differences(certificates, pinned, known)
+        if differing:
+            pins.write(pins.updated(certificates, pinned, known), file)
+        changes += [str(difference) for difference in differing]
     return [f"pinned anew: {change}" for change in changes] or ["everything is as pinned"]
 
 
-def _list(as_json: bool) -> ExitCode:
-    """List the scopes with what they leave out."""
-    listed = [
-        {"scope": scope.name, "quick": scope.quick, "leaves_out": list(scope.bounds.leaves_out())} for scope in scopes.known()
-    ]
+def _list(which: Which, as_json: bool) -> ExitCode:
+    """List scopes with what they leave out: those of a set, or all but the product."""
+    asked = scopes.known() if which == "catalogue" else scopes.of(which)
+    listed = [{"scope": scope.name, "quick": scope.quick, "leaves_out": list(scope.bounds.leaves_out())} for scope in asked]
     if as_json:
         click.echo(json.dumps(listed, indent=1))
         return ExitCode.HOLDS
-    for scope in scopes.known():
+    for scope in asked:
         click.echo(f"{scope.name}{' (quick)' if scope.quick else ''}: leaves out {'; '.join(scope.bounds.leaves_out())}")
     return ExitCode.HOLDS
 
 
 def _print(result: Result, changes: list[str], written: list[Path], seconds: float | None) -> None:
     console, asked = wide_console(), result.asked
-    title = "kvproof explore" + (f", {asked.fault} planted" if asked.fault else "") + (", quick" if asked.quick else "")
+    title = (
+        "kvproof explore"
+        + (f", {asked.fault} planted" if asked.fault else "")
+        + ("" if asked.which == "catalogue" else f", {asked.which}")
+    )
     explored.table(console, title, result, seconds is not None)
     if not asked.every_fault:
         _say(
@@ -231,15 +260,15 @@ def _again(result: Result) -> str:
         return f"kvproof explore --fault {differing[0]}"
     if asked.fault:
         words += ["--fault", asked.fault]
-    if asked.quick:
-        words.append("--quick")
+    if asked.which != "catalogue":
+        words.append(f"--{asked.which}")
     if asked.depth is not None:
         words += ["--depth", str(asked.depth)]
     if asked.runs:
         words += ["--random", str(asked.runs), "--seed", str(asked.seed)]
     if result.differences:
         names = [difference.scope for difference in result.differences if difference.found is not None]
-        if names:
+        if 0 < len(names) <= NAMED:
             return f"kvproof explore {shlex.join(word for name in names for word in ('--scope', name))} --update"
         words.append("--update")
     return " ".join(["kvproof explore", shlex.join(words)]).strip()

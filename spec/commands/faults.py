@@ -15,6 +15,7 @@ from kvproof.spec.commands.check import wide_console
 from kvproof.spec.exits import UserError
 from kvproof.spec.exploring import kills
 from kvproof.spec.exploring.kills import Kill
+from kvproof.spec.faults import times
 from kvproof.spec.faults.base import Fault
 from kvproof.spec.faults.lengths import LENGTHS
 from kvproof.spec.report import lines
@@ -138,4 +139,7 @@ def as_markdown() -> str:
         kill = known.get(fault.id)
         found = "-" if kill is None else f"{kill.length} ({kill.law}, {kill.scope})"
         page.append(f"| {fault.id} | {fault.summary} | {fault.source} | {laws} | {replaced} | {actions} | {found} |")
+    measured = times.newest()
+    if measured is not None:
+        page += ["", *times.as_markdown(measured)]
     return "\n".join(page) + "\n"

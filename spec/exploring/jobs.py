@@ -32,6 +32,7 @@ from kvproof.spec.exploring.certificate import Certificate, End
 from kvproof.spec.exploring.graph import Graph
 from kvproof.spec.exploring.kills import Kill
 from kvproof.spec.exploring.scope import Scope
+from kvproof.spec.exploring.scopes import Which
 from kvproof.spec.exploring.search import Explored, Found, Options
 from kvproof.spec.faults import Fault
 from kvproof.spec.judge import Violation
@@ -51,7 +52,10 @@ Doing = Callable[[str], None]
 
 @frozen(slots=True)
 class Asked:
-    """What to explore. Empty ``scopes`` are the catalogue (of a fault: the scope that is pinned for it, else all of them).
+    """What to explore: the named scopes, or the set ``which``.
+
+    A fault is looked for in the named scopes, or in all of the product or the further ones if these are asked for; else in the
+    scope that is pinned for it, or in the whole catalogue.
 
     Empty ``laws`` are all of them; ``fault`` is planted throughout, ``every_fault`` takes each in turn. ``depth`` replaces the
     bound of the scopes. ``full`` counts the worlds without the quotient by names, too. With ``runs``, so many random runs
@@ -59,7 +63,7 @@ class Asked:
     """
 
     scopes: tuple[str, ...] = ()
-    quick: bool = False
+    which: Which = "catalogue"
     laws: tuple[str, ...] = ()
     fault: str = ""
     every_fault: bool = False
@@ -119,12 +123,14 @@ def jobs(asked: Asked) -> list[Job]:
     """Return the jobs of an exploration. Raises UserError for unknown names."""
     check.chosen_laws(check.Options(laws=asked.laws))
     named = tuple(scopes.by_name(name) for name in dict.fromkeys(asked.scopes))
+    if asked.which in ("further", "product"):
+        named = scopes.of(asked.which)
     if asked.fault:
         return _jobs_of(asked, _fault(asked.fault), named, kills.table())
     if asked.every_fault:
         known = kills.table()
         return [job for fault in faults.ALL if fault.id in known for job in _jobs_of(asked, fault, named, known)]
-    return [Job(asked, scope) for scope in named or scopes.chosen(asked.quick)]
+    return [Job(asked, scope) for scope in named or scopes.of(asked.which)]
 
 
 def _fault(name: str) -> Fault:

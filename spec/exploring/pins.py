@@ -1,4 +1,4 @@
-"""The pinned sizes of the graphs of the catalogue: a changed count is a changed model, law of generation or bound."""
+"""The pinned sizes of the graphs of all scopes: a changed count is a changed model, law of generation or bound."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from kvproof.spec.exits import UserError
 from kvproof.spec.exploring.certificate import Certificate
 
 FILE = Path(__file__).resolve().parents[1] / "data" / "explored.json"
+PRODUCT = FILE.with_name("explored-product.json")
+"""Pins of the product; the other scopes are in ``FILE``."""
 FORMAT = "kvproof-explored-pins"
 VERSION = 1
 
@@ -80,6 +82,11 @@ def read(file: Path | None = None) -> dict[str, Pin]:
     if kind != (FORMAT, VERSION):
         raise UserError(f"{path}: is no file of pins (it is {kind[0]!r}, version {kind[1]!r}): restore it from the repository")
     return made
+
+
+def every() -> dict[str, Pin]:
+    """Return the pins of all scopes. Raises UserError if a file is not one of pins."""
+    return {**read(FILE), **read(PRODUCT)}
 
 
 def write(pins: Mapping[str, Pin], file: Path | None = None) -> None:

@@ -48,8 +48,15 @@ class Result:
     @property
     def whole(self) -> bool:
         """Tell whether the whole catalogue was explored, so that what nothing reached is a finding."""
+        return self.asked.which == "catalogue" and self._whole_set
+
+    @property
+    def _whole_set(self) -> bool:
+        """Tell whether a set of scopes was explored from end to end."""
         asked = self.asked
-        return not (asked.scopes or asked.quick or asked.fault or asked.every_fault or asked.runs or asked.depth is not None)
+        return asked.which != "quick" and not (
+            asked.scopes or asked.fault or asked.every_fault or asked.runs or asked.depth is not None
+        )
 
     @property
     def found(self) -> list[Counterexample]:
@@ -82,9 +89,9 @@ class Result:
 
     @property
     def differences(self) -> list[Difference]:
-        """Scopes whose graphs are not as pinned; pins without a scope are asked only of the whole catalogue."""
+        """Scopes whose graphs are not as pinned; pins without a scope are asked for where a whole set was explored."""
         compared = [done.certificate for done in self.done if resume.sizes_matter(done.job)]
-        return pins.differences(compared, self.pinned, [scope.name for scope in scopes.known()] if self.whole else [])
+        return pins.differences(compared, self.pinned, [scope.name for scope in scopes.every()] if self._whole_set else [])
 
     @property
     def given_up(self) -> list[str]:
@@ -159,7 +166,7 @@ def _said(kill: Kill | None, none: str) -> str:
 
 def of(asked: Asked, done: list[Done]) -> Result:
     """Return the result of jobs, compared with the pins and the table of kills."""
-    return Result(asked, done, pins.read(), kills.table())
+    return Result(asked, done, pins.every(), kills.table())
 
 
 def as_dict(result: Result) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from kvproof.spec.exploring.pins import Pin
 
 FORMAT = "kvproof-explored"
 VERSION = 1
-OF_NO_MATTER = ("scopes", "quick", "processes", "fault", "every_fault")
+OF_NO_MATTER = ("scopes", "which", "processes", "fault", "every_fault")
 """What was asked for that decides only which jobs there are, and who does them."""
 
 
@@ -104,7 +104,7 @@ def sources() -> str:
 
 def pin_of(job: Job) -> Pin | None:
     """Return the pin that a job's graph is compared with, None if it is not compared."""
-    return sizes.read().get(job.scope.name) if sizes_matter(job) else None
+    return sizes.every().get(job.scope.name) if sizes_matter(job) else None
 
 
 def sizes_matter(job: Job) -> bool:

@@ -247,7 +247,7 @@ def test_a_named_law_that_was_never_judged_is_a_finding_in_any_scope():
 
 
 def test_some_scopes_or_a_quick_exploration_need_not_reach_everything(done):
-    for asked in (Asked(scopes=("tiny",)), Asked(quick=True)):
+    for asked in (Asked(scopes=("tiny",)), Asked(which="quick")):
         found = Result(asked, [evolve(done, job=evolve(done.job, asked=asked))], {"tiny": Pin(**size(done))})
         assert found.problems == []
 

@@ -303,6 +303,70 @@ def test_the_document_for_programs(catalogue, capsys):
     assert set(scope["witnesses"]) | set(scope["not_reached"]) == set(witnesses.NAMES)
 
 
+# --- sets of scopes -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sets(catalogue, monkeypatch, tmp_path):
+    """The scope b is the product, and another one stands beside the catalogue."""
+    further = evolve(A, name="c", quick=False)
+    monkeypatch.setattr(scopes, "CATALOGUE", (A,))
+    monkeypatch.setattr(scopes, "FURTHER", (further,))
+    monkeypatch.setattr(scopes, "PRODUCT", (B,))
+    monkeypatch.setattr(pins, "PRODUCT", tmp_path / "product.json")
+    pins.write({"a": catalogue["a"], "c": catalogue["a"]})
+    pins.write({"b": catalogue["b"]}, pins.PRODUCT)
+
+
+@pytest.mark.parametrize(("flag", "names"), [("--quick", ["a"]), ("--further", ["c"]), ("--product", ["b"])])
+def test_a_set_of_scopes_is_explored_and_compared_with_its_pins(sets, capsys, flag, names):
+    code, out, _ = explore(capsys, flag, "--json")
+    document = json.loads(out)
+    assert (code, document["problems"], document["pins"]) == (0, [], [])
+    assert [scope["scope"] for scope in document["scopes"]] == names
+
+
+def test_scopes_of_every_set_are_found_by_name(sets, capsys):
+    code, out, _ = explore(capsys, "--scope", "b", "--scope", "c", "--scope", "a", "--json")
+    assert (code, [scope["scope"] for scope in json.loads(out)["scopes"]]) == (0, ["b", "c", "a"])
+
+
+def test_an_update_of_the_product_changes_its_own_file(sets, catalogue, capsys):
+    before = pins.read()
+    pins.write({"b": Pin(1, 1, 1), "gone": Pin(1, 1, 1)}, pins.PRODUCT)
+    code, out, _ = explore(capsys, "--product")
+    assert code == 3
+    assert f"not as pinned: b: orbits {catalogue['b'].orbits:,}, pinned 1" in out
+    assert "not as pinned: gone: pinned, but there is no such scope" in out
+    assert last_line(out) == "kvproof explore --scope b --update"
+    assert explore(capsys, *last_line(out).split()[2:])[0] == 0
+    assert pins.read(pins.PRODUCT) == {"b": catalogue["b"]}
+    assert pins.read() == before
+
+
+def test_where_many_sizes_differ_the_update_names_the_set(sets, capsys, monkeypatch):
+    monkeypatch.setattr(command, "NAMED", 0)
+    pins.write({"b": Pin(1, 1, 1)}, pins.PRODUCT)
+    assert last_line(explore(capsys, "--product")[1]) == "kvproof explore --product --update"
+
+
+def test_a_fault_is_looked_for_in_all_scopes_of_a_set(sets, capsys):
+    code, out, _ = explore(capsys, "--product", "--fault", "M-LRU-1", "--json")
+    assert (code, [scope["scope"] for scope in json.loads(out)["scopes"]]) == (2, ["b"])
+
+
+def test_the_scopes_of_a_set_are_listed(sets, capsys):
+    listed = [explore(capsys, *flags, "--scope", "list")[1].splitlines() for flags in ([], ["--further"], ["--product"])]
+    assert [[line.partition(":")[0] for line in lines] for lines in listed] == [["a (quick)", "c"], ["c"], ["b"]]
+
+
+def test_a_set_without_scopes_holds_nothing(sets, capsys, monkeypatch):
+    monkeypatch.setattr(scopes, "FURTHER", ())
+    code, out, error = explore(capsys, "--further")
+    assert (code, out) == (1, "")
+    assert "there are no scopes in --further" in error
+
+
 def test_scopes_are_listed_with_what_they_leave_out(catalogue, capsys):
     code, out, _ = explore(capsys, "--scope", "list")
     assert code == 0
@@ -318,6 +382,9 @@ def test_scopes_are_listed_with_what_they_leave_out(catalogue, capsys):
         (["--fault", "M-X"], "no fault 'M-X'"),
         (["--resume"], "--out DIR"),
         (["--quick", "--scope", "a"], "leave --scope out"),
+        (["--product", "--scope", "a"], "leave --scope out, or --product"),
+        (["--product", "--further"], "--further and --product choose the scopes"),
+        (["--faults", "--product"], "--faults compares each fault with its pin"),
         (["--faults", "--depth", "3"], "--faults compares each fault with its pin"),
         (["--update", "--random", "3"], "--update pins the sizes of whole graphs"),
         (["--full", "--fault", "M-LRU-1"], "--full counts whole graphs"),

@@ -1,4 +1,4 @@
-"""The whole catalogue and every fault, as `kvproof explore` and `kvproof explore --faults` run them: too long for CI."""
+"""The whole catalogue, the scopes beside it, the product, and every fault, as `kvproof explore` runs them: too long for CI."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kvproof.spec import cli
-from kvproof.spec.exploring import kills, kills_device, kills_host
+from kvproof.spec.exploring import kills, kills_device, kills_host, scopes
 
 pytestmark = pytest.mark.deep
 
@@ -27,3 +27,22 @@ def test_every_fault_has_its_pinned_shortest_counterexample(capsys):
     assert set(document["faults_without_a_scope"]) == open_ones
     assert all(killed["found"] == killed["pinned"] for killed in document["faults"])
     assert (code, document["verdict"]) == ((3, "undetermined") if open_ones else (0, "holds"))
+
+
+@pytest.mark.parametrize("name", [scope.name for scope in scopes.FURTHER])
+def test_the_scopes_beside_the_catalogue_hold_and_are_as_pinned(capsys, name):
+    code = cli.main(["explore", "--scope", name, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["problems"] == []
+    assert (code, document["counterexamples"]) == (0, [])
+
+
+@pytest.mark.parametrize("name", [scope.name for scope in scopes.PRODUCT])
+def test_the_product_holds_and_is_as_pinned(capsys, name):
+    code = cli.main(["explore", "--scope", name, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["problems"] == []
+    assert (code, document["counterexamples"]) == (0, [])
+    reached = document["witnesses"]
+    assert "hit" in reached
+    assert "EAGLE drop shortened a hit" in reached or "eagle" not in name
