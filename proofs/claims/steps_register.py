@@ -78,7 +78,7 @@ def register_the_tail_of_a_prompt(
     """Of full attention, the full block gets a key of its end, and the block inside which the prompt's last hash boundary lies
     one of that boundary, the only one of the kind (T9, HB-3, HB-13).
     """
-    assert four.legal(draft, key, free=2) & four.within(1, second, 2) & four.in_use(draft, 3) & four.in_use(draft, second)
+    assert four.legal(draft, key) & four.within(1, second, 2) & four.in_use(draft, 3) & four.in_use(draft, second)
     assert four.within(9, prompt, 15) & smaller(draft, second, 12) & smaller(draft, 3, 8)
     assert (node >= 0) & (edge >= 0) & (tail >= 0) & (node != edge) & (node != tail) & (edge != tail)
     assert (key[0] != tail) | (key[3] != second)

@@ -29,7 +29,7 @@ def step_to(tokens: int) -> Wanted:
 
 def writable(draft: Draft, block: int) -> bool:
     """Tell whether the block of this number is in use with one reference."""
-    return four.in_use(draft, block) & four.every((block != at) | (draft.refs[at - 1] == 1) for at in four.BLOCKS)
+    return four.within(1, block, 3) & four.in_use(draft, block) & four.every((block != at) | (draft.refs[at - 1] == 1) for at in four.BLOCKS)
 
 
 @claim(
@@ -39,23 +39,40 @@ def writable(draft: Draft, block: int) -> bool:
     laws=("TB-8", "TB-10", "PC-3"),
 )
 def relocate_a_block(draft: Draft, key: Key, first: int, second: int, column: int) -> None:
-    """A block moves to the end of its table and leaves null behind; one that is shared, keyed or null is refused; the pool does
-    not change (T21.4, TB-8, TB-10).
+    """A private block without a key moves to the end of its table and leaves null behind; the pool does not change (T21.4, TB-8).
     """
-    assert four.legal(draft, key, free=1) & holders.held(draft, first, second)
-    assert holders.own(first, second) & four.within(0, column, 1)
+    assert four.legal(draft, key) & holders.held(draft, first, second) & four.within(0, column, 1)
+    assert holders.own(first, second)
+    assert writable(draft, second if column else first) & (key[3] != (second if column else first))
     old = four.pool_of(draft, key)
     table = holders.table_of(first, second)
     at = four.pick((0, 1), column)
     block = table[at]
     work = holders.work_on(SPARE, old)
-    state = four.attempt(recurrent.relocate, work, 1, GroupState(table, allocated=True), at)
-    moved = table if state is None else state.table
-    assert (state is None) == ((old.ref[block] != 1) | (not four.unkeyed(old, block)))
-    assert state is None or moved == ((NULL_BLOCK, table[1], block) if at == 0 else (table[0], NULL_BLOCK, block))
-    assert work.relocated == ([] if state is None else [(1, block, at, 2)])
+    state = recurrent.relocate(work, 1, GroupState(table, allocated=True), at)
+    assert state.table == ((NULL_BLOCK, table[1], block) if at == 0 else (table[0], NULL_BLOCK, block))
+    assert work.relocated == [(1, block, at, 2)]
     assert work.pool == old
-    assert holders.unshared(moved) & holders.accounted(old, holders.others(old, table), moved)
+    assert holders.unshared(state.table) & holders.accounted(old, holders.others(old, table), state.table)
+
+
+@claim(
+    recurrent.relocate,
+    sizes="shape",
+    bounds="four blocks with one or two references and one key; a table of two entries, either column",
+    laws=("TB-10",),
+)
+def relocate_only_a_private_block(queue: int, keyed: int, shared: bool, first: int, second: int, column: int) -> None:
+    """A block that somebody else holds, that has a key, or that is the null block is not moved (T21.4, TB-10)."""
+    assert four.within(0, queue, 3) & four.within(1, keyed, 3) & four.within(0, column, 1)
+    assert holders.own(first, second) & holders.held(Draft(queue, (1, 1, 1), (1, 1, 1), 1), first, second)
+    count = 2 if shared else 1
+    old = four.pool_of(Draft(queue, (count, count, count), (1, 1, 1), 1), (0, 0, 0, four.block_of(keyed)))
+    table = holders.table_of(first, second)
+    at = four.pick((0, 1), column)
+    state = four.attempt(recurrent.relocate, holders.work_on(SPARE, old), 1, GroupState(table, allocated=True), at)
+    private = table[at] != NULL_BLOCK and not shared and four.unkeyed(old, table[at])
+    assert (state is not None) == private
 
 
 @claim(
@@ -81,6 +98,7 @@ def grow_and_relocate(draft: Draft, first: int, second: int, tokens: int) -> Non
     grown = four.attempt(recurrent.grow, work, 1, state, step_to(target))
     after = table if grown is None else grown[0].table
     running = (target + 3) // 4 - 1
+    assert need == (0 if target <= 4 else 1)
     assert (grown is None) == (need > len(old.free))
     assert four.sound(work.pool)
     assert grown is None or (len(old.free) - len(work.pool.free) == need) & (NULL_BLOCK not in after[running : running + 2])
@@ -99,7 +117,7 @@ def null_the_states_before_the_running_one(draft: Draft, key: Key, first: int, s
     """Every state before the running one leaves the table with its reference, the highest column first; null entries between them
     are passed, and keys stay (T16.3, T21).
     """
-    assert four.legal(draft, key, free=1) & holders.held(draft, first, second, 3)
+    assert four.legal(draft, key) & holders.held(draft, first, second, 3)
     assert holders.own(first, second, 3) & four.within(1, processed, 12)
     old = four.pool_of(draft, key)
     table = (*holders.table_of(first, second), 3)

@@ -7,7 +7,7 @@ from kvproof.proofs.planting import catalogued, planted
 
 PLANTED = (
     catalogued("M-MAM-3", "relocate_a_block", "grow_and_relocate"),
-    catalogued("M-MAM-4", "relocate_a_block"),
+    catalogued("M-MAM-4", "relocate_only_a_private_block"),
     planted(
         "speculative blocks stay where they are",
         "grow_and_relocate",
