@@ -37,6 +37,8 @@ HYBRID = configs.configure(
     offload=Offload(num_blocks=4, workers=2),
 )
 """H of 4, S of 8: both groups have blocks of 8 tokens, and two workers copy each of them."""
+MIXED = offloading(Group("full_attention", 4), Group("mamba_align", 8))
+"""H of 4, S of 8: blocks of 4 tokens and blocks of 8."""
 
 
 def chain(tokens: int) -> Prefixes:
@@ -47,6 +49,7 @@ def chain(tokens: int) -> Prefixes:
 
 CHAIN = chain(8)
 FULL_WORLD = evolve(worlds.new_world(FULL), prefixes=CHAIN)
+MIXED_WORLD = evolve(worlds.new_world(MIXED), prefixes=CHAIN)
 HYBRID_WORLD = evolve(worlds.new_world(HYBRID), prefixes=CHAIN)
 
 
