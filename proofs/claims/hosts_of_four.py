@@ -1,7 +1,7 @@
 """Host tiers of four blocks beside a device pool of four, and what the store side knows of two requests.
 
-A host pool is made like a device pool (`pools_of_four`); its blocks in use have one reference each: a pin of a lookup or a load,
-or that of a store which fills it.
+A host pool is made like a device pool (`pools_of_four`); its blocks in use have one reference each: a pin of a lookup or
+a load, or that of a store which fills it.
 """
 
 from __future__ import annotations

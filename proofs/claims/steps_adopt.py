@@ -39,7 +39,12 @@ def hit(local: int, external: int = 0) -> Wanted:
     return Wanted(first=True, local=local, external=external, slots=total, main=total)
 
 
-@claim(allocation.adopt, sizes="shape", bounds="four blocks; full attention of 8 tokens a block, a hit of 4 or 8 tokens", laws=("PC-1", "PC-3", "TB-1", "TB-14"))
+@claim(
+    allocation.adopt,
+    sizes="shape",
+    bounds="four blocks; full attention of 8 tokens a block, a hit of 4 or 8 tokens",
+    laws=("PC-1", "PC-3", "TB-1", "TB-14"),
+)
 def adopt_one_block_of_full_attention(draft: Draft, key: Key, block: int, whole: bool) -> None:
     """The block of a hit gets one reference more, leaves the queue and keeps its keys. If the hit ends inside it, a private
     copy of it is owed and it does not count as registered (T18, PC-3, TB-14).
@@ -58,7 +63,12 @@ def adopt_one_block_of_full_attention(draft: Draft, key: Key, block: int, whole:
     assert state.num_cached == (1 if whole else 0)
 
 
-@claim(allocation.adopt, sizes="shape", bounds="four blocks; full attention of 8 tokens a block, a hit of 12 or 16 tokens", laws=("PC-1", "PC-3", "TB-1", "TB-8", "TB-14"))
+@claim(
+    allocation.adopt,
+    sizes="shape",
+    bounds="four blocks; full attention of 8 tokens a block, a hit of 12 or 16 tokens",
+    laws=("PC-1", "PC-3", "TB-1", "TB-8", "TB-14"),
+)
 def adopt_two_blocks_of_full_attention(draft: Draft, first: int, second: int, whole: bool) -> None:
     """Both blocks of a hit get one reference more and leave the queue; of a hit inside a block the last one is owed a copy
     (T18, PC-3, TB-8).
@@ -79,7 +89,12 @@ def adopt_two_blocks_of_full_attention(draft: Draft, first: int, second: int, wh
     assert state.num_cached == (2 if whole else 1)
 
 
-@claim(allocation.adopt, sizes="shape", bounds="four blocks; Mamba align of 8 tokens a block, a hit of 4 or 8 tokens, 0 or 8 external ones", laws=("PC-1", "PC-3", "TB-1", "TB-14"))
+@claim(
+    allocation.adopt,
+    sizes="shape",
+    bounds="four blocks; Mamba align of 8 tokens a block, a hit of 4 or 8 tokens, 0 or 8 external ones",
+    laws=("PC-1", "PC-3", "TB-1", "TB-14"),
+)
 def adopt_a_recurrent_state(draft: Draft, key: Key, block: int, whole: bool, load: bool) -> None:
     """A state is adopted with one reference, and a copy of it is owed if it stands inside its block; a state that external
     tokens pass is neither touched nor kept (T18, PC-3).
@@ -98,7 +113,12 @@ def adopt_a_recurrent_state(draft: Draft, key: Key, block: int, whole: bool, loa
     assert state.num_cached == (0 if not whole and not load else 1)
 
 
-@claim(allocation.adopt, sizes="shape", bounds="four blocks; Mamba align of 8 tokens a block, a hit of 12 or 16 tokens", laws=("PC-1", "PC-3", "TB-1", "TB-14"))
+@claim(
+    allocation.adopt,
+    sizes="shape",
+    bounds="four blocks; Mamba align of 8 tokens a block, a hit of 12 or 16 tokens",
+    laws=("PC-1", "PC-3", "TB-1", "TB-14"),
+)
 def adopt_a_recurrent_state_behind_a_null_entry(draft: Draft, key: Key, block: int, whole: bool) -> None:
     """The entries before a state stay null, and only the state is touched (T18)."""
     assert four.legal(draft, key) & four.within(1, block, 3)
@@ -115,7 +135,12 @@ def adopt_a_recurrent_state_behind_a_null_entry(draft: Draft, key: Key, block: i
     assert state.num_cached == (2 if whole else 1)
 
 
-@claim(allocation.adopt, sizes="shape", bounds="four blocks; a window of 4 tokens over blocks of 4, a hit of 8 tokens", laws=("PC-1", "PC-3", "TB-1", "TB-5"))
+@claim(
+    allocation.adopt,
+    sizes="shape",
+    bounds="four blocks; a window of 4 tokens over blocks of 4, a hit of 8 tokens",
+    laws=("PC-1", "PC-3", "TB-1", "TB-5"),
+)
 def adopt_a_window(draft: Draft, key: Key, first: int, second: int) -> None:
     """Of a window's hit the entry behind which nothing is read any more becomes null without being touched, the others are
     adopted (T18, TB-5).
@@ -146,7 +171,13 @@ def adopt_nothing_in_a_scratch_group(draft: Draft, key: Key, block: int, whole: 
     assert not work.adopted
 
 
-@claim(allocation.admit, sizes="shape", bounds="four blocks; full attention and a window of 16 tokens, blocks of 4 tokens, one block adopted and one external block in each", laws=("PC-1", "PC-3", "PC-6", "TB-8"))
+@claim(
+    allocation.admit,
+    sizes="shape",
+    bounds="four blocks; full attention and a window of 16 tokens, "
+    "blocks of 4 tokens, one block adopted and one external block in each",
+    laws=("PC-1", "PC-3", "PC-6", "TB-8"),
+)
 def admit_two_groups_in_two_phases(draft: Draft, first: int, second: int) -> None:
     """No block that one group adopts is handed out for the external tokens of another, although it may stand at the front of
     the queue until it is touched; afterwards the tables of the request hold each of their blocks once (T16.5, PC-6).

@@ -49,7 +49,13 @@ def take_a_block_beside_a_table(draft: Draft, key: Key, first: int, second: int)
     assert four.keys_kept(old, work.pool, block)
 
 
-@claim(positional.demand, positional.grow, sizes="shape", bounds="four blocks of 4 tokens; an empty table, 0 to 12 slots", laws=("PC-1", "PC-3", "PC-7", "TB-4"))
+@claim(
+    positional.demand,
+    positional.grow,
+    sizes="shape",
+    bounds="four blocks of 4 tokens; an empty table, 0 to 12 slots",
+    laws=("PC-1", "PC-3", "PC-7", "TB-4"),
+)
 def grow_an_empty_table(draft: Draft, key: Key, slots: int) -> None:
     """As many blocks are taken as the demand said: if they are free the table covers the slots afterwards, else growth is
     refused (T17, T19, PC-7, TB-4).
@@ -70,7 +76,13 @@ def grow_an_empty_table(draft: Draft, key: Key, slots: int) -> None:
     assert four.keys_kept(old, work.pool, *table)
 
 
-@claim(positional.demand, positional.grow, sizes="shape", bounds="four blocks of 4 tokens; a table of one entry, 0 to 12 slots", laws=("PC-1", "PC-3", "PC-7", "TB-2", "TB-4", "TB-8"))
+@claim(
+    positional.demand,
+    positional.grow,
+    sizes="shape",
+    bounds="four blocks of 4 tokens; a table of one entry, 0 to 12 slots",
+    laws=("PC-1", "PC-3", "PC-7", "TB-2", "TB-4", "TB-8"),
+)
 def grow_a_table_of_one(draft: Draft, first: int, slots: int) -> None:
     """A table only grows at its end, by blocks that are not in it, and never shrinks (T19, TB-2, TB-8, PC-7)."""
     assert four.legal(draft) & holders.held(draft, first) & four.within(0, slots, 12)
@@ -88,7 +100,14 @@ def grow_a_table_of_one(draft: Draft, first: int, slots: int) -> None:
     assert holders.accounted(work.pool, holders.others(old, table), after)
 
 
-@claim(positional.demand, positional.grow, sizes="shape", bounds="four blocks of 4 tokens; a table of two entries, 0 to 12 slots", laws=("PC-1", "PC-3", "PC-7", "TB-2", "TB-4", "TB-8"), deep=True)
+@claim(
+    positional.demand,
+    positional.grow,
+    sizes="shape",
+    bounds="four blocks of 4 tokens; a table of two entries, 0 to 12 slots",
+    laws=("PC-1", "PC-3", "PC-7", "TB-2", "TB-4", "TB-8"),
+    deep=True,
+)
 def grow_a_table_of_two(draft: Draft, first: int, second: int, slots: int) -> None:
     """The same of a table of two entries, one or both of which a window may have nulled (T19, TB-2, TB-8, PC-7)."""
     assert four.legal(draft) & holders.held(draft, first, second) & four.within(0, slots, 12)
@@ -107,10 +126,17 @@ def grow_a_table_of_two(draft: Draft, first: int, second: int, slots: int) -> No
     assert holders.accounted(work.pool, holders.others(old, table), after)
 
 
-@claim(positional.demand, allocation.adopt, positional.grow, sizes="shape", bounds="four blocks of 8 tokens; a hit of 4 or 8 tokens, 0 to 4 slots behind it", laws=("PC-3", "PC-7", "COW-6", "TB-8"))
+@claim(
+    positional.demand,
+    allocation.adopt,
+    positional.grow,
+    sizes="shape",
+    bounds="four blocks of 8 tokens; a hit of 4 or 8 tokens, 0 to 4 slots behind it",
+    laws=("PC-3", "PC-7", "COW-6", "TB-8"),
+)
 def demand_of_a_hit_covers_its_growth(draft: Draft, block: int, whole: bool, more: bool) -> None:
-    """What a first allocation demands of a group is what adoption takes out of the queue and growth hands out, the private copy
-    of a hit inside a block among it: if it fits nothing runs out, if not something does (T17, PC-7, COW-6).
+    """What a first allocation demands of a group is what adoption takes out of the queue and growth hands out, the
+    private copy of a hit inside a block among it: if it fits nothing runs out, if not something does (T17, PC-7, COW-6).
     """
     assert four.legal(draft) & four.within(1, block, 3)
     old = four.pool_of(draft)
@@ -145,10 +171,15 @@ def appended(world: World, rows: Worker, *blocks: tuple[int, ...]) -> Worker | N
         return None if error.world is None else error.world.worker
 
 
-@claim(worker.append, sizes="shape", bounds="two groups with rows of one entry and any capacities; one block for each", laws=("TB-11", "TB-13"))
+@claim(
+    worker.append,
+    sizes="shape",
+    bounds="two groups with rows of one entry and any capacities; one block for each",
+    laws=("TB-11", "TB-13"),
+)
 def append_a_block_to_each_group(capacity: int, other: int, held: int, block: int, second: int) -> None:
-    """An append goes behind the entries of the row in every group, or is refused before anything is written if it passes the end
-    of the row in any (TB-11, TB-13).
+    """An append goes behind the entries of the row in every group, or is refused before anything is written if it passes
+    the end of the row in any (TB-11, TB-13).
     """
     assert (capacity >= 1) & (other >= 1) & (held >= 0) & (block >= 0) & (second >= 0)
     world = evolve(worlds.new_world(PAIR), config=evolve(PAIR, row_capacity=(capacity, other)))
@@ -160,7 +191,12 @@ def append_a_block_to_each_group(capacity: int, other: int, held: int, block: in
     assert new is None or (new.owners == old.owners) & (new.columns == old.columns) & (new.accepted == old.accepted)
 
 
-@claim(worker.append, sizes="shape", bounds="two groups with rows of two and no entries and any capacities; two blocks for the second", laws=("TB-11", "TB-13"))
+@claim(
+    worker.append,
+    sizes="shape",
+    bounds="two groups with rows of two and no entries and any capacities; two blocks for the second",
+    laws=("TB-11", "TB-13"),
+)
 def append_two_blocks_to_one_group(capacity: int, other: int, held: int, block: int, second: int) -> None:
     """A group that gets nothing keeps its row, and the refusal counts entries of the row and the append together (TB-11)."""
     assert (capacity >= 2) & (other >= 0) & (held >= 0) & (block >= 0) & (second >= 0)
@@ -171,7 +207,12 @@ def append_two_blocks_to_one_group(capacity: int, other: int, held: int, block: 
     assert new is None or new.rows == (((held, held), (7,)), ((block, second), (7,)))
 
 
-@claim(worker.append, sizes="shape", bounds="two groups of two kernel blocks a block with rows of two and no entries and any capacities; one block for each", laws=("TB-11", "TB-13"))
+@claim(
+    worker.append,
+    sizes="shape",
+    bounds="two groups of two kernel blocks a block with rows of two and no entries and any capacities; one block for each",
+    laws=("TB-11", "TB-13"),
+)
 def append_expanded_blocks(capacity: int, other: int, held: int, block: int, second: int) -> None:
     """The guard counts kernel blocks, of which two stand for each block: 2b and 2b + 1 (2.5, TB-11)."""
     assert (capacity >= 2) & (other >= 0) & (held >= 0) & (block >= 0) & (second >= 0)
@@ -185,8 +226,8 @@ def append_expanded_blocks(capacity: int, other: int, held: int, block: int, sec
 
 @claim(worker.clear_row, sizes="shape", bounds="two groups with rows of two entries", laws=("TB-13",))
 def clear_one_row_only(held: int, block: int, owner: int, kept: int) -> None:
-    """A row that gets a new owner is empty in every group, and of its last step one token counts as kept; the other row stays
-    (3.6, T37.5).
+    """A row that gets a new owner is empty in every group, and of its last step one token counts as kept; the other row
+    stays (3.6, T37.5).
     """
     assert (held >= 0) & (block >= 0) & (owner >= 0) & (kept >= 1)
     old = evolve(rows_of((held, block), (block, held)), accepted=(kept, kept))

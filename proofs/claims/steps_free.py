@@ -38,8 +38,8 @@ def free_a_table(draft: Draft, key: Key, first: int, second: int) -> None:
 
 @claim(freeing.free_request, sizes="shape", bounds="four blocks; two tables of one entry each", laws=("PC-1", "PC-3", "PC-8"))
 def free_the_tables_of_two_groups(draft: Draft, key: Key, first: int, second: int) -> None:
-    """A request of two groups gives its tables back group by group: what a later group releases without a key stands in front
-    of what an earlier one did, and behind it with one (T3, PC-8).
+    """A request of two groups gives its tables back group by group: what a later group releases without a key stands in
+    front of what an earlier one did, and behind it with one (T3, PC-8).
     """
     assert four.legal(draft, key) & holders.held(draft, first, second)
     assert holders.own(first, second)
@@ -56,8 +56,8 @@ def free_the_tables_of_two_groups(draft: Draft, key: Key, first: int, second: in
 
 @claim(freeing.free_request, sizes="shape", bounds="four blocks; one table of one entry, one step in flight", laws=("PC-3",))
 def free_behind_a_step_in_flight(draft: Draft, key: Key, first: int, due: int, opened: bool, issued: int) -> None:
-    """Where freeing is deferred, a request whose step runs and is not opened yet gives nothing back: its table is queued behind
-    the steps dispatched so far and still accounts for its references. Any other is freed at once (T3, 3.4).
+    """Where freeing is deferred, a request whose step runs and is not opened yet gives nothing back: its table is queued
+    behind the steps dispatched so far and still accounts for its references. Any other is freed at once (T3, 3.4).
     """
     assert four.legal(draft, key, free=1) & holders.held(draft, first)
     assert four.within(0, due, 1) & (issued >= 0)
@@ -75,20 +75,16 @@ def free_behind_a_step_in_flight(draft: Draft, key: Key, first: int, due: int, o
 
 
 @claim(freeing.open_step, sizes="shape", bounds="four blocks; two deferred frees of one entry each", laws=("PC-3",))
-def open_a_step_with_two_frees_waiting(
-    draft: Draft, first: int, second: int, fence: int, later: int, processed: int
-) -> None:
-    """The first output of a step releases the frees whose fence it reaches, from the front of those that wait; the tables that
-    still wait account for their references (T36.1, PC-3).
+def open_a_step_with_two_frees_waiting(draft: Draft, first: int, second: int, fence: int, later: int, processed: int) -> None:
+    """The first output of a step releases the frees whose fence it reaches, from the front of those that wait; the tables
+    that still wait account for their references (T36.1, PC-3).
     """
     assert four.legal(draft) & holders.held(draft, first, second)
     assert (processed >= 0) & (processed < fence) & (fence <= later)
     old = four.pool_of(draft)
     one, two = holders.table_of(first), holders.table_of(second)
     waiting = (DeferredFree(fence, (one,)), DeferredFree(later, (two,)))
-    world = evolve(
-        holders.world_of(FENCED, old), steps=(IN_FLIGHT,), issued=later, processed=processed, deferred=waiting
-    )
+    world = evolve(holders.world_of(FENCED, old), steps=(IN_FLIGHT,), issued=later, processed=processed, deferred=waiting)
     after = freeing.open_step(world, IN_FLIGHT)
     left = tuple(entry for free in after.deferred for entry in free.tables)
     assert four.sound(after.pool)
@@ -115,8 +111,8 @@ def open_a_step_only_once(draft: Draft, first: int, fence: int, processed: int) 
 
 @claim(freeing.free_ends, plans.copy_ends, sizes="shape", bounds="four blocks; one copy", laws=("PC-3", "COW-3"))
 def ends_of_a_copy_wait_for_their_step(draft: Draft, source: int, copy: int, issued: int, processed: int) -> None:
-    """A drain gives back both ends of a copy, or queues both where freeing is deferred and steps before are not processed; the
-    ends that wait account for their references (T0 part 5, COW-3).
+    """A drain gives back both ends of a copy, or queues both where freeing is deferred and steps before are not
+    processed; the ends that wait account for their references (T0 part 5, COW-3).
     """
     assert four.legal(draft) & holders.held(draft, source, copy)
     assert four.within(1, source, 3) & four.within(1, copy, 3) & (source != copy) & (processed >= 0) & (processed <= issued)

@@ -22,8 +22,9 @@ from kvproof.proofs.claims.pools_of_four import Draft, Key
     deep=True,
 )
 def offer_a_handoff(draft: Draft, key: Key, queue: int, node: int, group: int, number: int, running: int) -> None:
-    """A handoff is stored if T25 says so and the host has room. Its device block is pinned, the host block at the front is taken
-    without a key, and one entry joins each of the parallel lists; otherwise nothing changes (T24, HO-4, IP-1, CP-2, CP-7).
+    """A handoff is stored if T25 says so and the host has room. Its device block is pinned, the host block at the front
+    is taken without a key, and one entry joins each of the parallel lists; otherwise nothing changes (T24, HO-4, IP-1,
+    CP-2, CP-7).
     """
     assert four.legal(draft, key, free=2) & four.within(0, number, 3) & four.within(1, running, 3)
     assert four.within(0, queue, 3) & (node >= 0) & (group >= 0)
@@ -51,11 +52,10 @@ def offer_a_handoff(draft: Draft, key: Key, queue: int, node: int, group: int, n
     bounds="four device blocks of which one is keyed, four host blocks without keys; one handoff of a request that may be gone",
     laws=("HO-3", "HO-5"),
 )
-def consume_one_handoff(
-    draft: Draft, key: Key, queue: int, known: int, finished: bool, preempted: int, before: int
-) -> None:
-    """A handoff of a request that the store side does not know, that has finished or that was preempted in or before the step is
-    dropped, whatever its block; any other is stored if there is room. Exactly one counter says so (T24, HO-3, HO-5).
+def consume_one_handoff(draft: Draft, key: Key, queue: int, known: int, finished: bool, preempted: int, before: int) -> None:
+    """A handoff of a request that the store side does not know, that has finished or that was preempted in or before the
+    step is dropped, whatever its block; any other is stored if there is room. Exactly one counter says so (T24, HO-3,
+    HO-5).
     """
     assert four.legal(draft, key, free=2) & four.within(0, queue, 3)
     assert (known >= 0) & (preempted >= 0) & (before >= 0)
@@ -87,8 +87,8 @@ def consume_one_handoff(
     deep=True,
 )
 def consume_two_handoffs(draft: Draft, key: Key, other: Key, queue: int, first: int, second: int) -> None:
-    """Two handoffs share one budget of host blocks, no block is stored twice, each is counted once, and of being short of room a
-    notice is given once (T24, HO-5, HO-6, CP-7, CN-6).
+    """Two handoffs share one budget of host blocks, no block is stored twice, each is counted once, and of being short of
+    room a notice is given once (T24, HO-5, HO-6, CP-7, CN-6).
     """
     assert four.legal(draft, key, other, free=2) & four.within(0, queue, 3)
     assert four.within(0, first, 1) & four.within(0, second, 1)

@@ -15,18 +15,30 @@ from kvproof.proofs.claims import hosts_of_four as tiers
 from kvproof.proofs.claims import pools_of_four as four
 from kvproof.proofs.claims.pools_of_four import Draft, Key
 
+
 @claim(
     loads.mapping,
     sizes="shape",
-    bounds="two groups with blocks of 4 and 8 tokens; tables of four and two entries, 0 or 8 local and 4 or 8 loaded tokens, any "
-    "device and host blocks, null ones among the latter",
+    bounds="two groups with blocks of 4 and 8 tokens; tables of four and two entries, 0 or 8 local and 4 or 8 loaded tokens, "
+    "any device and host blocks, null ones among the latter",
     laws=("LD-1", "LD-3", "LD-4"),
 )
 def map_a_load(
-    one: int, two: int, three: int, last: int, state: int, other: int, first: int, second: int, third: int, ahead: bool, short: bool
+    one: int,
+    two: int,
+    three: int,
+    last: int,
+    state: int,
+    other: int,
+    first: int,
+    second: int,
+    third: int,
+    ahead: bool,
+    short: bool,
 ) -> None:
-    """Of each group as many host blocks as hold the accepted tokens are copied, each into the column of its own tokens, which begins
-    behind the local ones in blocks of that group; a null entry is passed and takes a column (T29, LD-1, LD-3, LD-4).
+    """Of each group as many host blocks as hold the accepted tokens are copied, each into the column of its own tokens,
+    which begins behind the local ones in blocks of that group; a null entry is passed and takes a column (T29, LD-1,
+    LD-3, LD-4).
     """
     assert four.every(block >= 1 for block in (one, two, three, last, state, other))
     assert (first >= 0) & (second >= 0) & (third >= 0)
@@ -50,8 +62,8 @@ def map_a_load(
     deep=True,
 )
 def pin_a_hit_and_give_it_back(draft: Draft, key: Key, first: int, second: int, third: int) -> None:
-    """A hit pins each of its blocks once and is remembered; giving it back leaves the references as they were, whoever else holds
-    the blocks (T20, CP-4).
+    """A hit pins each of its blocks once and is remembered; giving it back leaves the references as they were, whoever
+    else holds the blocks (T20, CP-4).
     """
     assert four.legal(draft, key) & four.within(0, first, 3) & four.within(0, second, 3) & four.within(0, third, 3)
     assert holders.own(first, second, third)
@@ -93,7 +105,9 @@ def drop_the_stale_hit_of_one_request(draft: Draft, first: int, second: int, req
     laws=("CP-1", "CP-5", "PC-3"),
 )
 def exchange_the_pins_of_a_hit(draft: Draft, key: Key, first: int, second: int, both: bool) -> None:
-    """The pins of a lookup become those of its load: each chosen block keeps its references, the others lose one (T29, CP-5)."""
+    """The pins of a lookup become those of its load: each chosen block keeps its references, the others lose one (T29,
+    CP-5).
+    """
     assert four.legal(draft, key) & holders.held(draft, first, second)
     assert holders.own(first, second) & four.within(1, first, 3) & four.within(1, second, 3)
     old = four.pool_of(draft, key)
@@ -114,8 +128,8 @@ def exchange_the_pins_of_a_hit(draft: Draft, key: Key, first: int, second: int, 
     deep=True,
 )
 def ask_for_a_load(draft: Draft, block: int, state: int, queue: int, asked: bool) -> None:
-    """A load pins its device blocks and takes the pins of the lookup over; an admission without one gives them back. Either way
-    the hit is used up, and nothing counts as loaded yet (T29, CN-4, LD-7).
+    """A load pins its device blocks and takes the pins of the lookup over; an admission without one gives them back.
+    Either way the hit is used up, and nothing counts as loaded yet (T29, CN-4, LD-7).
     """
     assert four.legal(draft) & holders.held(draft, block, state) & four.within(1, block, 3) & four.within(1, state, 3)
     assert holders.own(block, state) & four.within(0, queue, 1)
@@ -138,30 +152,29 @@ def ask_for_a_load(draft: Draft, block: int, state: int, queue: int, asked: bool
     loads.complete,
     loads.free_held,
     sizes="shape",
-    bounds="four device blocks with at most one key, four host blocks with one; a copied load of one block, whose request has a "
-    "table of that block and another",
+    bounds="four device blocks with at most one key, a host block with a key; a copied load of one block, whose request has a "
+    "table of that block and another entry",
     laws=("LD-7", "CN-4", "LV-2", "LV-3", "PC-3", "CP-1"),
     deep=True,
 )
-def complete_a_load(draft: Draft, key: Key, block: int, other: int, queue: int, finished: bool, abandoned: bool) -> None:
-    """The report of a load gives back its references on both sides and counts its blocks. If its request has finished meanwhile the
-    tables go now, else it keeps them; the same of a load from before a reset (T30, LD-7, CN-4).
+def complete_a_load(draft: Draft, key: Key, block: int, other: int, finished: bool) -> None:
+    """The report of a load gives back its references on both sides and counts its blocks. If its request has finished
+    meanwhile the tables go now, else it keeps them (T30, LD-7, CN-4).
     """
-    assert four.legal(draft, key) & four.within(1, block, 3) & four.within(0, other, 3) & four.within(0, queue, 2)
+    assert four.legal(draft, key) & four.within(1, block, 3) & four.within(0, other, 3)
     assert holders.own(block, other) & holders.held(draft, block, other, block)
-    old, host = four.pool_of(draft, key), four.pool_of(tiers.draft_of(queue), (4, 0, 0, 3))
+    old, host = four.pool_of(draft, key), four.pool_of(tiers.draft_of(2), (4, 0, 0, 3))
     table = holders.table_of(block, other)
     load = Load(0, table[:1], (3,), event=0, stage=Stage.COPIED, finished=finished, held=(table,) if finished else ())
     request = evolve(holders.request_of(GroupState(table), GroupState()), status=Status.LOADING, computed=8)
-    tier = tiers.host_of(host)
-    tier = evolve(tier, abandoned_loads=(load,)) if abandoned else evolve(tier, loads=(load,))
+    tier = evolve(tiers.host_of(host), loads=(load,))
     world = evolve(holders.world_of(tiers.MIXED_WORLD, old, *(() if finished else (request,))), host=tier)
     after, record = loads.complete(world, tier, act.CompleteLoad(0))
     assert record.freed == finished
     assert four.sound(after.pool) & four.sound(after.host.pool)
     assert holders.accounted(after.pool, holders.others(old, table, table[:1]), () if finished else table)
     assert holders.accounted(after.host.pool, holders.others(host, (3,)))
-    assert (after.host.loads == ()) & (after.host.abandoned_loads == ()) & (after.host.load_blocks == 1)
+    assert (after.host.loads == ()) & (after.host.load_blocks == 1)
     assert four.keys_kept(old, after.pool) & four.keys_kept(host, after.host.pool)
     assert after.requests == world.requests
 
@@ -173,8 +186,8 @@ def complete_a_load(draft: Draft, key: Key, block: int, other: int, queue: int, 
     laws=("LD-7", "LV-2", "LV-3", "PC-3", "CP-1"),
 )
 def finish_while_loading(draft: Draft, block: int, queue: int, issued: bool) -> None:
-    """A request that finishes while a step's metadata names its load leaves it its tables and every reference; a load that was
-    never issued ends at once and gives its own back (T30, T32, LD-7, LV-2).
+    """A request that finishes while a step's metadata names its load leaves it its tables and every reference; a load
+    that was never issued ends at once and gives its own back (T30, T32, LD-7, LV-2).
     """
     assert four.legal(draft) & four.within(1, block, 3) & holders.held(draft, block, block) & four.within(0, queue, 2)
     old, host = four.pool_of(draft), four.pool_of(tiers.draft_of(queue))

@@ -22,10 +22,15 @@ def smaller(draft: Draft, block: int, tokens: int) -> bool:
     return four.every((block != number) | (draft.tokens[number - 1] < tokens) for number in four.BLOCKS)
 
 
-@claim(caching.register_new, sizes="shape", bounds="four blocks of 4 tokens, at most one key; a table of one entry, 0 to 7 cacheable tokens", laws=("PC-11", "HB-3", "HB-6", "HB-7", "TB-14"))
+@claim(
+    caching.register_new,
+    sizes="shape",
+    bounds="four blocks of 4 tokens, at most one key; a table of one entry, 0 to 7 cacheable tokens",
+    laws=("PC-11", "HB-3", "HB-6", "HB-7", "TB-14"),
+)
 def register_the_block_of_a_table(draft: Draft, key: Key, first: int, node: int, tokens: int) -> None:
-    """A full block of the table comes to stand for its end under the node of that boundary and loses smaller keys; a null entry
-    gets none, and neither references nor the keys of other blocks change (T7, HB-3, HB-6, TB-14).
+    """A full block of the table comes to stand for its end under the node of that boundary and loses smaller keys; a null
+    entry gets none, and neither references nor the keys of other blocks change (T7, HB-3, HB-6, TB-14).
     """
     assert four.legal(draft, key, free=2) & holders.held(draft, first)
     assert (node >= 0) & smaller(draft, first, 4) & four.within(0, tokens, 7)
@@ -44,9 +49,18 @@ def register_the_block_of_a_table(draft: Draft, key: Key, first: int, node: int,
     assert four.holdings_kept(old, new)
 
 
-@claim(caching.register_new, sizes="shape", bounds="four blocks of 4 tokens without keys; a table of two entries, none, one or both registered before, 4 to 8 cacheable tokens", laws=("HB-3", "HB-5", "HB-6", "TB-14"))
-def register_the_blocks_of_a_table(draft: Draft, first: int, second: int, node: int, later: int, before: int, both: bool) -> None:
-    """Of two entries those that are full and were not considered before are registered, each for its own end (T7, T9.1, TB-14).
+@claim(
+    caching.register_new,
+    sizes="shape",
+    bounds="four blocks of 4 tokens without keys; a table of two entries, none, one or both registered before, "
+    "4 or 8 cacheable tokens",
+    laws=("HB-3", "HB-5", "HB-6", "TB-14"),
+)
+def register_the_blocks_of_a_table(
+    draft: Draft, first: int, second: int, node: int, later: int, before: int, both: bool
+) -> None:
+    """Of two entries those that are full and were not considered before are registered, each for its own end (T7, T9.1,
+    TB-14).
     """
     assert four.legal(draft, free=1) & holders.held(draft, first, second)
     assert holders.own(first, second) & (node >= 0) & (later >= 0) & (node != later) & four.within(0, before, 2)
@@ -72,11 +86,9 @@ def register_the_blocks_of_a_table(draft: Draft, first: int, second: int, node: 
     bounds="four blocks of 8 tokens, at most one key; a prompt of 9 to 15 tokens in a table of two entries, H of 4",
     laws=("PC-11", "HB-2", "HB-3", "HB-7", "HB-13"),
 )
-def register_the_tail_of_a_prompt(
-    draft: Draft, key: Key, second: int, prompt: int, node: int, edge: int, tail: int
-) -> None:
-    """Of full attention, the full block gets a key of its end, and the block inside which the prompt's last hash boundary lies
-    one of that boundary, the only one of the kind (T9, HB-3, HB-13).
+def register_the_tail_of_a_prompt(draft: Draft, key: Key, second: int, prompt: int, node: int, edge: int, tail: int) -> None:
+    """Of full attention, the full block gets a key of its end, and the block inside which the prompt's last hash boundary
+    lies one of that boundary, the only one of the kind (T9, HB-3, HB-13).
     """
     assert four.legal(draft, key) & four.within(1, second, 2) & four.in_use(draft, 3) & four.in_use(draft, second)
     assert four.within(9, prompt, 15) & smaller(draft, second, 12) & smaller(draft, 3, 8)
@@ -130,8 +142,8 @@ def register_and_publish_a_state(draft: Draft, key: Key, first: int, node: int, 
     laws=("PC-11", "HB-3", "HB-6", "TB-14"),
 )
 def register_a_state_inside_its_block(draft: Draft, key: Key, first: int, prompt: int, node: int) -> None:
-    """A state at the prompt's last hash boundary is registered inside its block, and the request owes itself a copy before it goes
-    on writing there; nothing is published yet (T10.2b).
+    """A state at the prompt's last hash boundary is registered inside its block, and the request owes itself a copy
+    before it goes on writing there; nothing is published yet (T10.2b).
     """
     assert four.legal(draft, key, free=2) & holders.held(draft, first) & four.within(5, prompt, 8)
     assert (node >= 0) & smaller(draft, first, 4) & ((key[0] != node) | (key[3] != first))

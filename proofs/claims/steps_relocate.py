@@ -29,7 +29,11 @@ def step_to(tokens: int) -> Wanted:
 
 def writable(draft: Draft, block: int) -> bool:
     """Tell whether the block of this number is in use with one reference."""
-    return four.within(1, block, 3) & four.in_use(draft, block) & four.every((block != at) | (draft.refs[at - 1] == 1) for at in four.BLOCKS)
+    return (
+        four.within(1, block, 3)
+        & four.in_use(draft, block)
+        & four.every((block != at) | (draft.refs[at - 1] == 1) for at in four.BLOCKS)
+    )
 
 
 @claim(
@@ -39,7 +43,8 @@ def writable(draft: Draft, block: int) -> bool:
     laws=("TB-8", "TB-10", "PC-3"),
 )
 def relocate_a_block(draft: Draft, key: Key, first: int, second: int, column: int) -> None:
-    """A private block without a key moves to the end of its table and leaves null behind; the pool does not change (T21.4, TB-8).
+    """A private block without a key moves to the end of its table and leaves null behind; the pool does not change
+    (T21.4, TB-8).
     """
     assert four.legal(draft, key) & holders.held(draft, first, second) & four.within(0, column, 1)
     assert holders.own(first, second)
@@ -83,9 +88,9 @@ def relocate_only_a_private_block(queue: int, keyed: int, shared: bool, first: i
     laws=("PC-1", "PC-3", "PC-7", "TB-4", "TB-6", "TB-8"),
 )
 def grow_and_relocate(draft: Draft, first: int, second: int, tokens: int) -> None:
-    """A step's growth moves a speculative block that it leaves behind and takes as many blocks as the demand said; the column of
-    the running state and the one behind it then have blocks, each of the request's stands in one column, and at most three
-    do (T17, T21, TB-6, TB-8, PC-7).
+    """A step's growth moves a speculative block that it leaves behind and takes as many blocks as the demand said; the
+    column of the running state and the one behind it then have blocks, each of the request's stands in one column, and at
+    most three do (T17, T21, TB-6, TB-8, PC-7).
     """
     assert four.legal(draft) & holders.held(draft, first, second) & four.within(1, first, 3) & writable(draft, second)
     assert holders.own(first, second) & four.within(1, second, 3) & four.within(1, tokens, 12)
@@ -114,8 +119,8 @@ def grow_and_relocate(draft: Draft, first: int, second: int, tokens: int) -> Non
     deep=True,
 )
 def null_the_states_before_the_running_one(draft: Draft, key: Key, first: int, second: int, processed: int) -> None:
-    """Every state before the running one leaves the table with its reference, the highest column first; null entries between them
-    are passed, and keys stay (T16.3, T21).
+    """Every state before the running one leaves the table with its reference, the highest column first; null entries
+    between them are passed, and keys stay (T16.3, T21).
     """
     assert four.legal(draft, key) & holders.held(draft, first, second, 3)
     assert holders.own(first, second, 3) & four.within(1, processed, 12)
@@ -140,25 +145,24 @@ def null_the_states_before_the_running_one(draft: Draft, key: Key, first: int, s
     laws=("COW-3", "COW-5", "HO-1", "PC-3", "TB-13"),
 )
 def pay_a_copy_as_producer(draft: Draft, key: Key, first: int) -> None:
-    """All keys of the running state move to a copy, which is published for the boundary that it stands for, while the request
-    stays on its block; both ends have a reference until the drain. A state whose keys an eviction took is copied and not
-    published (T21.6, COW-3, COW-5, HO-1).
+    """All keys of the running state move to a copy, which is published for the boundary that it stands for, while the
+    request stays on its block; both ends have a reference until the drain. A state whose keys an eviction took is copied
+    and not published (T21.6, COW-3, COW-5, HO-1).
     """
     assert four.legal(draft, key, free=1) & four.within(1, first, 3) & holders.held(draft, first)
     assert four.every(tokens == 4 for tokens in draft.tokens)
     old = four.pool_of(draft, key)
     (source,) = holders.table_of(first)
     work = holders.work_on(PLAIN, old)
-    owing = GroupState(
-        (source,), allocated=True, partial_index=0, partial_source=source, tail_block=source, tail_boundary=4
-    )
+    owing = GroupState((source,), allocated=True, partial_index=0, partial_source=source, tail_block=source, tail_boundary=4)
     state, _ = recurrent.grow(work, 1, owing, step_to(8))
     new, copy = work.pool, old.free[0]
     keyed = not four.unkeyed(old, source)
     assert four.sound(new)
     assert (state.table, state.partial_index, state.tail_boundary) == ((source,), -1, -1)
     assert work.copies == [(1, source, copy)]
-    assert four.unkeyed(new, source) and four.standing(new, copy) == four.standing(old, source)
+    assert four.unkeyed(new, source)
+    assert four.standing(new, copy) == four.standing(old, source)
     assert work.handoffs == ([(0, 1, copy, 4)] if keyed else [])
     assert four.keys_kept(old, new, source, copy)
     assert holders.accounted(new, holders.others(old, (source,)), state.table, (source, copy))

@@ -1,4 +1,4 @@
-"""One-step claims of selecting blocks for storing: the scan by index, the prompt's tail, and taking what was picked (T26, T27)."""
+"""One-step claims of selecting blocks to store: the scan by index, the prompt's tail, and taking what was picked (T26, T27)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ TIP = 8
 def scan_a_table_of_two(
     draft: Draft, key: Key, first: int, second: int, cursor: int, computed: int, room: bool, node: int, running: int
 ) -> None:
-    """The scan picks the full, keyed blocks of the table from the cursor on that are neither being stored nor on the host, as many
-    as the host has room for, and describes each by its own key; the cursor stops at the first without room (T26).
+    """The scan picks the full, keyed blocks of the table from the cursor on that are neither being stored nor on the
+    host, as many as the host has room for, and describes each by its own key; the cursor stops at the first without room
+    (T26).
     """
     assert four.legal(draft, key) & holders.held(draft, first, second) & four.within(1, first, 3) & four.within(1, second, 3)
     assert holders.own(first, second) & four.within(0, cursor, 2) & four.within(0, computed, 2) & four.within(1, running, 3)
@@ -54,12 +55,12 @@ def scan_a_table_of_two(
 @claim(
     positional.pick_group,
     sizes="shape",
-    bounds="four device blocks of 4 tokens with one key, four empty host blocks; a table of two null entries, 8 computed tokens",
+    bounds="four device blocks of 4 tokens with one key, four empty host blocks; a table of two null entries, 8 tokens",
     laws=("HO-10", "IP-1", "IP-2"),
 )
 def scan_behind_a_window(draft: Draft, key: Key, cursor: int) -> None:
-    """A null entry denotes the block that still has the key of its end, if one has it: only that block is picked, under the index
-    whose end it stands for (T26, HO-10).
+    """A null entry denotes the block that still has the key of its end, if one has it: only that block is picked, under
+    the index whose end it stands for (T26, HO-10).
     """
     assert four.legal(draft, key) & four.within(0, cursor, 2)
     old, host = four.pool_of(draft, key), four.pool_of(tiers.draft_of(3))
@@ -82,26 +83,22 @@ def scan_behind_a_window(draft: Draft, key: Key, cursor: int) -> None:
     laws=("HO-6", "IP-1", "IP-4", "CP-7"),
     deep=True,
 )
-def select_the_tail_of_a_prompt(
-    draft: Draft, key: Key, first: int, room: bool, node: int, running: int, chosen: bool
-) -> None:
-    """The block in which a prompt's last hash boundary lies is picked at the finish if it has that key, the host has not, no store
-    of it runs, the scan did not pick it and there is room; nothing is said of it in events (T27, HO-6, IP-4).
+def select_the_tail_of_a_prompt(draft: Draft, key: Key, first: int, room: bool, node: int, running: int, chosen: bool) -> None:
+    """The block in which a prompt's last hash boundary lies is picked at the finish if it has that key, the host has not,
+    no store of it runs, the scan did not pick it and there is room; nothing is said of it in events (T27, HO-6, IP-4).
     """
     assert four.legal(draft, key) & holders.held(draft, first) & four.within(1, first, 3) & four.within(1, running, 3)
     assert (node >= 0) & (key[0] == 4) & (key[1] == 0)
     old = four.pool_of(draft, key)
     host = four.pool_of(tiers.draft_of(2 if room else 1), (node, 0, 0, 3))
     (block,), busy = holders.table_of(first), four.block_of(running)
-    request = evolve(
-        holders.request_of(GroupState((block,)), GroupState()), tip=TIP, num_tokens=8, num_prompt=7, computed=8
-    )
+    request = evolve(holders.request_of(GroupState((block,)), GroupState()), tip=TIP, num_tokens=8, num_prompt=7, computed=8)
     choice = tiers.choice_of(old, host, busy)
     picked = Picked([0, 0], [block] if chosen else [3 if block != 3 else 2], [()])
     before = list(picked.blocks)
     tails.add(tiers.HYBRID_WORLD, request, choice, picked)
     worth = (not four.unkeyed(old, block)) & (node != 4) & (block != busy) & (block not in before) & (len(host.free) > 1)
-    assert picked.blocks == (before + [block] if worth else before)
+    assert picked.blocks == ([*before, block] if worth else before)
     assert picked.metas == [()] * len(picked.blocks)
     assert picked.cursors == [0, 0]
 
@@ -113,8 +110,8 @@ def select_the_tail_of_a_prompt(
     laws=("HO-4", "HO-6", "IP-1", "PC-3", "CP-1", "CP-2", "CP-3", "CP-7"),
 )
 def choose_two_blocks(draft: Draft, queue: int, host_key: Key, first: int, second: int) -> None:
-    """Chosen blocks are pinned, each gets a host block without keys, and the lists stay parallel; with too few free host blocks
-    nothing is chosen at all (T24, T26, IP-1, CP-3).
+    """Chosen blocks are pinned, each gets a host block without keys, and the lists stay parallel; with too few free host
+    blocks nothing is chosen at all (T24, T26, IP-1, CP-3).
     """
     assert four.legal(draft) & four.within(1, first, 3) & four.within(1, second, 3)
     assert first != second

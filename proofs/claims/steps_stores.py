@@ -24,8 +24,8 @@ COPIED = Store(event=0, device=(), host=(), meta=None, stage=Stage.COPIED)
     deep=True,
 )
 def end_a_store_of_one_block(draft: Draft, key: Key, queue: int, node: int, group: int, source: int, gone: bool) -> None:
-    """When a store ends, the host block gets the key that its device block carries now, both references go, the block counts as
-    stored no more, and a finished request that waited for it is forgotten (T28, CP-2, LV-2, LV-4).
+    """When a store ends, the host block gets the key that its device block carries now, both references go, the block
+    counts as stored no more, and a finished request that waited for it is forgotten (T28, CP-2, LV-2, LV-4).
     """
     assert four.legal(draft, key) & four.within(1, source, 3) & holders.held(draft, source)
     assert four.within(0, queue, 2) & (node >= 0) & (group >= 0)
@@ -53,8 +53,8 @@ def end_a_store_of_one_block(draft: Draft, key: Key, queue: int, node: int, grou
     deep=True,
 )
 def end_a_store_of_two_blocks(draft: Draft, key: Key, other: Key, first: int, second: int) -> None:
-    """Each host block of a store gets all keys of the device block that stands at its place in the list, secondary ones too, and no
-    other host block gets any (T28, HB-5, IP-1).
+    """Each host block of a store gets all keys of the device block that stands at its place in the list, secondary ones
+    too, and no other host block gets any (T28, HB-5, IP-1).
     """
     assert four.legal(draft, key, other) & holders.held(draft, first, second)
     assert four.within(1, first, 3) & four.within(1, second, 3) & (first != second)
@@ -70,7 +70,9 @@ def end_a_store_of_two_blocks(draft: Draft, key: Key, other: Key, first: int, se
     assert four.keys_kept(old, world.pool) & four.unkeyed(after.pool, 1)
     assert all(four.standing(after.pool, to)[:2] == four.standing(old, of)[:2] for of, to in given)
     assert all(len(four.entries_of(after.pool.entries, to)) == len(four.entries_of(old.entries, of)) for of, to in given)
-    assert all(four.carries(after.pool, node, group, to) for of, to in given for node, group, _, _ in four.entries_of(old.entries, of))
+    assert all(
+        four.carries(after.pool, node, group, to) for of, to in given for node, group, _, _ in four.entries_of(old.entries, of)
+    )
 
 
 @claim(
@@ -80,8 +82,8 @@ def end_a_store_of_two_blocks(draft: Draft, key: Key, other: Key, first: int, se
     laws=("CP-9", "CP-2", "PC-3", "LV-2"),
 )
 def complete_a_store_with_the_last_report(draft: Draft, key: Key, source: int, had: int, more: int, event: int) -> None:
-    """A store ends with the last worker's report: before it no key appears on the host and no reference goes, and a report of an
-    event that nobody knows changes nothing (T28, CP-2, CP-9).
+    """A store ends with the last worker's report: before it no key appears on the host and no reference goes, and a
+    report of an event that nobody knows changes nothing (T28, CP-2, CP-9).
     """
     assert four.legal(draft, key) & four.within(1, source, 3) & holders.held(draft, source)
     assert (had >= 0) & (more >= 1) & (had + more <= 2) & four.within(0, event, 1)
@@ -108,7 +110,9 @@ def complete_a_store_with_the_last_report(draft: Draft, key: Key, source: int, h
     laws=("CP-11", "LV-2", "PC-3", "CP-1"),
 )
 def complete_an_abandoned_store(draft: Draft, key: Key, source: int, node: int, had: int) -> None:
-    """The end of a store from before a reset gives back the references of both sides and registers nothing (T28, T34, LV-2)."""
+    """The end of a store from before a reset gives back the references of both sides and registers nothing (T28, T34,
+    LV-2).
+    """
     assert four.legal(draft, key) & four.within(1, source, 3) & holders.held(draft, source)
     assert four.within(0, had, 1) & (node >= 0)
     old, host = four.pool_of(draft, key), four.pool_of(tiers.draft_of(1), (node, 0, 0, 1))

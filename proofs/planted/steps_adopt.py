@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kvproof.core import allocation, geometry
-from kvproof.core.allocation import Wanted
 from kvproof.core import pool as pools
+from kvproof.core.allocation import Wanted
 from kvproof.core.work import Work
 from kvproof.core.world import GroupState
 from kvproof.proofs.planting import catalogued, planted

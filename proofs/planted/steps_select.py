@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kvproof.core.offload import admission, choosing, positional
-
 from kvproof.proofs.planting import catalogued, planted
 
 PLANTED = (
