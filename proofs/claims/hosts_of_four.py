@@ -12,11 +12,14 @@ from kvproof.core import config as configs
 from kvproof.core import prefixes
 from kvproof.core import world as worlds
 from kvproof.core.config import Config, Group, Offload
+from kvproof.core.errors import PoolExhausted
+from kvproof.core.offload import choosing
 from kvproof.core.offload import state as hosts
 from kvproof.core.offload.choosing import Choice
 from kvproof.core.offload.state import Host, Track
 from kvproof.core.pool import Pool
 from kvproof.core.prefixes import Prefixes
+from kvproof.core.world import World
 from kvproof.proofs.claims import pools_of_four as four
 from kvproof.proofs.claims.pools_of_four import Draft, Key
 
@@ -61,6 +64,21 @@ def draft_of(queue: int) -> Draft:
 def host_of(pool: Pool, *tracks: Track) -> Host:
     """Return a host tier with this pool, which knows these requests."""
     return evolve(EMPTY, pool=pool, tracks=tracks)
+
+
+def of(world: World) -> Host:
+    """Return the host tier of a world that has one."""
+    assert world.host is not None, "made by `host_of`"
+    return world.host
+
+
+def chooses(choice: Choice, blocks: tuple[int, ...]) -> bool:
+    """Choose blocks without anything to say of them in events; tell whether the host had room."""
+    try:
+        choosing.store(choice, blocks, ((),) * len(blocks))
+    except PoolExhausted:
+        return False
+    return True
 
 
 def choice_of(device: Pool, host: Pool, *in_flight: int) -> Choice:

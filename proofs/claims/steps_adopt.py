@@ -42,7 +42,7 @@ def hit(local: int, external: int = 0) -> Wanted:
 @claim(
     allocation.adopt,
     sizes="shape",
-    bounds="four blocks; full attention of 8 tokens a block, a hit of 4 or 8 tokens",
+    bounds="four blocks with one key; full attention of 8 tokens a block, a hit of 4 or 8 tokens",
     laws=("PC-1", "PC-3", "TB-1", "TB-14"),
 )
 def adopt_one_block_of_full_attention(draft: Draft, key: Key, block: int, whole: bool) -> None:
@@ -66,7 +66,7 @@ def adopt_one_block_of_full_attention(draft: Draft, key: Key, block: int, whole:
 @claim(
     allocation.adopt,
     sizes="shape",
-    bounds="four blocks; full attention of 8 tokens a block, a hit of 12 or 16 tokens",
+    bounds="four blocks without keys; full attention of 8 tokens a block, a hit of 12 or 16 tokens",
     laws=("PC-1", "PC-3", "TB-1", "TB-8", "TB-14"),
 )
 def adopt_two_blocks_of_full_attention(draft: Draft, first: int, second: int, whole: bool) -> None:
@@ -92,7 +92,7 @@ def adopt_two_blocks_of_full_attention(draft: Draft, first: int, second: int, wh
 @claim(
     allocation.adopt,
     sizes="shape",
-    bounds="four blocks; Mamba align of 8 tokens a block, a hit of 4 or 8 tokens, 0 or 8 external ones",
+    bounds="four blocks with one key; Mamba align of 8 tokens a block, a hit of 4 or 8 tokens, 0 or 8 external ones",
     laws=("PC-1", "PC-3", "TB-1", "TB-14"),
 )
 def adopt_a_recurrent_state(draft: Draft, key: Key, block: int, whole: bool, load: bool) -> None:
@@ -116,7 +116,7 @@ def adopt_a_recurrent_state(draft: Draft, key: Key, block: int, whole: bool, loa
 @claim(
     allocation.adopt,
     sizes="shape",
-    bounds="four blocks; Mamba align of 8 tokens a block, a hit of 12 or 16 tokens",
+    bounds="four blocks with one key; Mamba align of 8 tokens a block, a hit of 12 or 16 tokens",
     laws=("PC-1", "PC-3", "TB-1", "TB-14"),
 )
 def adopt_a_recurrent_state_behind_a_null_entry(draft: Draft, key: Key, block: int, whole: bool) -> None:
@@ -138,7 +138,7 @@ def adopt_a_recurrent_state_behind_a_null_entry(draft: Draft, key: Key, block: i
 @claim(
     allocation.adopt,
     sizes="shape",
-    bounds="four blocks; a window of 4 tokens over blocks of 4, a hit of 8 tokens",
+    bounds="four blocks with one key; a window of 4 tokens over blocks of 4, a hit of 8 tokens",
     laws=("PC-1", "PC-3", "TB-1", "TB-5"),
 )
 def adopt_a_window(draft: Draft, key: Key, first: int, second: int) -> None:
@@ -159,7 +159,7 @@ def adopt_a_window(draft: Draft, key: Key, first: int, second: int) -> None:
     assert (state.partial_index, state.num_cached) == (-1, 2)
 
 
-@claim(allocation.adopt, sizes="shape", bounds="four blocks; a scratch group", laws=("PC-3", "TB-15"))
+@claim(allocation.adopt, sizes="shape", bounds="four blocks with one key; a scratch group", laws=("PC-3", "TB-15"))
 def adopt_nothing_in_a_scratch_group(draft: Draft, key: Key, block: int, whole: bool) -> None:
     """A scratch group adopts nothing, whatever it is given: its one block is its own (T18, TB-15)."""
     assert four.legal(draft, key) & four.within(1, block, 3)
@@ -174,7 +174,7 @@ def adopt_nothing_in_a_scratch_group(draft: Draft, key: Key, block: int, whole: 
 @claim(
     allocation.admit,
     sizes="shape",
-    bounds="four blocks; full attention and a window of 16 tokens, "
+    bounds="four blocks without keys; full attention and a window of 16 tokens, "
     "blocks of 4 tokens, one block adopted and one external block in each",
     laws=("PC-1", "PC-3", "PC-6", "TB-8"),
 )
@@ -197,7 +197,12 @@ def admit_two_groups_in_two_phases(draft: Draft, first: int, second: int) -> Non
     assert external is None or (len(tables[0]) == 2) & (len(tables[1]) == 2) & (tables[0][0] == one[0])
 
 
-@claim(allocation.refused, sizes="shape", bounds="four blocks; one block of a hit in each of two groups", laws=("PC-9",))
+@claim(
+    allocation.refused,
+    sizes="shape",
+    bounds="four blocks with one key; one block of a hit in each of two groups",
+    laws=("PC-9",),
+)
 def refuse_and_change_nothing(draft: Draft, key: Key, first: int, second: int) -> None:
     """A refused allocation leaves the pool and the request's tables as they are, although there was a hit (T16.4, PC-9)."""
     assert four.legal(draft, key) & four.within(1, first, 3) & four.within(1, second, 3)

@@ -31,7 +31,9 @@ def going_on(slots: int) -> Wanted:
     return Wanted(first=False, local=0, external=0, slots=slots, main=slots)
 
 
-@claim(works.take, sizes="shape", bounds="four blocks; a table of two entries", laws=("PC-3", "PC-5", "TB-1", "TB-8"))
+@claim(
+    works.take, sizes="shape", bounds="four blocks with one key; a table of two entries", laws=("PC-3", "PC-5", "TB-1", "TB-8")
+)
 def take_a_block_beside_a_table(draft: Draft, key: Key, first: int, second: int) -> None:
     """A block that is handed out stands in no table, has one reference and no key; with it among the tables the references
     still equal the holders (T1, PC-3, PC-5).
@@ -53,7 +55,7 @@ def take_a_block_beside_a_table(draft: Draft, key: Key, first: int, second: int)
     positional.demand,
     positional.grow,
     sizes="shape",
-    bounds="four blocks of 4 tokens; an empty table, 0 to 12 slots",
+    bounds="four blocks of 4 tokens with one key; an empty table, 0 to 12 slots",
     laws=("PC-1", "PC-3", "PC-7", "TB-4"),
 )
 def grow_an_empty_table(draft: Draft, key: Key, slots: int) -> None:
@@ -80,7 +82,7 @@ def grow_an_empty_table(draft: Draft, key: Key, slots: int) -> None:
     positional.demand,
     positional.grow,
     sizes="shape",
-    bounds="four blocks of 4 tokens; a table of one entry, 0 to 12 slots",
+    bounds="four blocks of 4 tokens without keys; a table of one entry, 0 to 12 slots",
     laws=("PC-1", "PC-3", "PC-7", "TB-2", "TB-4", "TB-8"),
 )
 def grow_a_table_of_one(draft: Draft, first: int, slots: int) -> None:
@@ -104,7 +106,7 @@ def grow_a_table_of_one(draft: Draft, first: int, slots: int) -> None:
     positional.demand,
     positional.grow,
     sizes="shape",
-    bounds="four blocks of 4 tokens; a table of two entries, 0 to 12 slots",
+    bounds="four blocks of 4 tokens without keys; a table of two entries, 0 to 12 slots",
     laws=("PC-1", "PC-3", "PC-7", "TB-2", "TB-4", "TB-8"),
     deep=True,
 )
@@ -131,7 +133,7 @@ def grow_a_table_of_two(draft: Draft, first: int, second: int, slots: int) -> No
     allocation.adopt,
     positional.grow,
     sizes="shape",
-    bounds="four blocks of 8 tokens; a hit of 4 or 8 tokens, 0 to 4 slots behind it",
+    bounds="four blocks of 8 tokens without keys; a hit of 4 or 8 tokens, 0 to 4 slots behind it",
     laws=("PC-3", "PC-7", "COW-6", "TB-8"),
 )
 def demand_of_a_hit_covers_its_growth(draft: Draft, block: int, whole: bool, more: bool) -> None:

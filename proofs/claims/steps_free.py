@@ -19,7 +19,13 @@ FENCED = worlds.new_world(configs.configure((Group("full_attention", 4),), num_b
 IN_FLIGHT = Step(scheduled=(), copies=(), zero=(), part=0, due=(0,))
 
 
-@claim(freeing.free_request, sizes="shape", bounds="four blocks; one table of two entries", laws=("PC-1", "PC-3", "PC-8"))
+@claim(
+    freeing.free_request,
+    sizes="shape",
+    bounds="four blocks with one key; one table of two entries",
+    laws=("PC-1", "PC-3", "PC-8"),
+    deep=True,
+)
 def free_a_table(draft: Draft, key: Key, first: int, second: int) -> None:
     """A freed request gives back one reference per entry of its table, tail first; whoever else holds a block keeps it, and
     all keys stay (T3, PC-3, PC-8).
@@ -36,7 +42,13 @@ def free_a_table(draft: Draft, key: Key, first: int, second: int) -> None:
     assert four.keys_kept(old, new)
 
 
-@claim(freeing.free_request, sizes="shape", bounds="four blocks; two tables of one entry each", laws=("PC-1", "PC-3", "PC-8"))
+@claim(
+    freeing.free_request,
+    sizes="shape",
+    bounds="four blocks with one key; two tables of one entry each",
+    laws=("PC-1", "PC-3", "PC-8"),
+    deep=True,
+)
 def free_the_tables_of_two_groups(draft: Draft, key: Key, first: int, second: int) -> None:
     """A request of two groups gives its tables back group by group: what a later group releases without a key stands in
     front of what an earlier one did, and behind it with one (T3, PC-8).
@@ -54,7 +66,12 @@ def free_the_tables_of_two_groups(draft: Draft, key: Key, first: int, second: in
     assert four.keys_kept(old, new)
 
 
-@claim(freeing.free_request, sizes="shape", bounds="four blocks; one table of one entry, one step in flight", laws=("PC-3",))
+@claim(
+    freeing.free_request,
+    sizes="shape",
+    bounds="four blocks with one key; one table of one entry, one step in flight",
+    laws=("PC-3",),
+)
 def free_behind_a_step_in_flight(draft: Draft, key: Key, first: int, due: int, opened: bool, issued: int) -> None:
     """Where freeing is deferred, a request whose step runs and is not opened yet gives nothing back: its table is queued
     behind the steps dispatched so far and still accounts for its references. Any other is freed at once (T3, 3.4).
@@ -74,7 +91,13 @@ def free_behind_a_step_in_flight(draft: Draft, key: Key, first: int, due: int, o
     assert all((free.fence == issued) & (free.tables == (table,)) for free in after.deferred)
 
 
-@claim(freeing.open_step, sizes="shape", bounds="four blocks; two deferred frees of one entry each", laws=("PC-3",))
+@claim(
+    freeing.open_step,
+    sizes="shape",
+    bounds="four blocks without keys; two deferred frees of one entry each",
+    laws=("PC-3",),
+    deep=True,
+)
 def open_a_step_with_two_frees_waiting(draft: Draft, first: int, second: int, fence: int, later: int, processed: int) -> None:
     """The first output of a step releases the frees whose fence it reaches, from the front of those that wait; the tables
     that still wait account for their references (T36.1, PC-3).
@@ -94,7 +117,7 @@ def open_a_step_with_two_frees_waiting(draft: Draft, first: int, second: int, fe
     assert holders.accounted(after.pool, holders.others(old, one, two), *left)
 
 
-@claim(freeing.open_step, sizes="shape", bounds="four blocks; one deferred free of one entry", laws=("PC-3",))
+@claim(freeing.open_step, sizes="shape", bounds="four blocks without keys; one deferred free of one entry", laws=("PC-3",))
 def open_a_step_only_once(draft: Draft, first: int, fence: int, processed: int) -> None:
     """A further output of the same step releases nothing more (T36.1)."""
     assert four.legal(draft) & holders.held(draft, first)
@@ -109,7 +132,7 @@ def open_a_step_only_once(draft: Draft, first: int, fence: int, processed: int) 
     assert after.processed == processed
 
 
-@claim(freeing.free_ends, plans.copy_ends, sizes="shape", bounds="four blocks; one copy", laws=("PC-3", "COW-3"))
+@claim(freeing.free_ends, plans.copy_ends, sizes="shape", bounds="four blocks without keys; one copy", laws=("PC-3", "COW-3"))
 def ends_of_a_copy_wait_for_their_step(draft: Draft, source: int, copy: int, issued: int, processed: int) -> None:
     """A drain gives back both ends of a copy, or queues both where freeing is deferred and steps before are not
     processed; the ends that wait account for their references (T0 part 5, COW-3).
@@ -119,7 +142,7 @@ def ends_of_a_copy_wait_for_their_step(draft: Draft, source: int, copy: int, iss
     old = four.pool_of(draft)
     ends = holders.table_of(source, copy)
     world = evolve(holders.world_of(FENCED, old), issued=issued, processed=processed)
-    after = freeing.free_ends(world, plans.copy_ends(((0, *ends),)))
+    after = freeing.free_ends(world, plans.copy_ends(((0, ends[0], ends[1]),)))
     left = tuple(entry for free in after.deferred for entry in free.tables)
     assert four.sound(after.pool)
     assert (len(left) == 1) == (processed < issued)

@@ -17,7 +17,7 @@ from kvproof.proofs.claims.pools_of_four import Draft, Key
 @claim(
     handoffs.offer,
     sizes="shape",
-    bounds="four device and four host blocks, at most one key each, one store under way",
+    bounds="four device and four host blocks, one key each, one store under way",
     laws=("HO-4", "HO-6", "IP-1", "IP-4", "PC-3", "CP-1", "CP-2", "CP-3", "CP-7"),
     deep=True,
 )

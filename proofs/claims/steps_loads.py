@@ -57,7 +57,7 @@ def map_a_load(
     external.pin,
     external.unpin,
     sizes="shape",
-    bounds="four host blocks with at most one key; a hit of two blocks in one group and one in another, null ones among them",
+    bounds="four host blocks with one key; a hit of two blocks in one group and one in another, null ones among them",
     laws=("CP-1", "CP-4", "PC-3"),
     deep=True,
 )
@@ -81,8 +81,9 @@ def pin_a_hit_and_give_it_back(draft: Draft, key: Key, first: int, second: int, 
 @claim(
     external.drop_stale,
     sizes="shape",
-    bounds="four host blocks; two pending hits of one block each",
+    bounds="four host blocks without keys; two pending hits of one block each",
     laws=("CP-1", "CP-4"),
+    deep=True,
 )
 def drop_the_stale_hit_of_one_request(draft: Draft, first: int, second: int, request: int) -> None:
     """A new lookup gives back exactly what the last one of the same request has pinned (T20.1, CP-4)."""
@@ -101,7 +102,7 @@ def drop_the_stale_hit_of_one_request(draft: Draft, first: int, second: int, req
 @claim(
     loads.exchange_pins,
     sizes="shape",
-    bounds="four host blocks with at most one key; a hit of two blocks, of which the load takes the first or both",
+    bounds="four host blocks with one key; a hit of two blocks, of which the load takes the first or both",
     laws=("CP-1", "CP-5", "PC-3"),
 )
 def exchange_the_pins_of_a_hit(draft: Draft, key: Key, first: int, second: int, both: bool) -> None:
@@ -123,9 +124,8 @@ def exchange_the_pins_of_a_hit(draft: Draft, key: Key, first: int, second: int, 
 @claim(
     loads.after_allocation,
     sizes="shape",
-    bounds="four device and four host blocks; a hit of one block of full attention and one state",
+    bounds="four device and four host blocks without keys; a hit of one block of full attention and one state",
     laws=("CP-5", "LD-1", "LD-7", "CN-4", "PC-3", "CP-1"),
-    deep=True,
 )
 def ask_for_a_load(draft: Draft, block: int, state: int, queue: int, asked: bool) -> None:
     """A load pins its device blocks and takes the pins of the lookup over; an admission without one gives them back.
@@ -141,18 +141,18 @@ def ask_for_a_load(draft: Draft, block: int, state: int, queue: int, asked: bool
     action = act.Allocate(request=0, new_tokens=0, external=4 if asked else 0, load=asked)
     after, pairs = loads.after_allocation(world, tier, request, action)
     assert pairs == (((0, 0, device[0], 3), (1, 0, device[1], 2)) if asked else ())
-    assert four.sound(after.pool) & four.sound(after.host.pool)
+    assert four.sound(after.pool) & four.sound(tiers.of(after).pool)
     assert holders.accounted(after.pool, holders.others(old), device if asked else ())
-    assert holders.accounted(after.host.pool, holders.others(host, (3, 2)), (3, 2) if asked else ())
-    assert (after.host.pending == ()) & (after.host.load_blocks == 0)
-    assert after.host.loads == ((Load(0, device, (3, 2)),) if asked else ())
+    assert holders.accounted(tiers.of(after).pool, holders.others(host, (3, 2)), (3, 2) if asked else ())
+    assert (tiers.of(after).pending == ()) & (tiers.of(after).load_blocks == 0)
+    assert tiers.of(after).loads == ((Load(0, device, (3, 2)),) if asked else ())
 
 
 @claim(
     loads.complete,
     loads.free_held,
     sizes="shape",
-    bounds="four device blocks with at most one key, a host block with a key; a copied load of one block, whose request has a "
+    bounds="four device blocks with one key, a host block with a key; a copied load of one block, whose request has a "
     "table of that block and another entry",
     laws=("LD-7", "CN-4", "LV-2", "LV-3", "PC-3", "CP-1"),
     deep=True,
@@ -171,18 +171,18 @@ def complete_a_load(draft: Draft, key: Key, block: int, other: int, finished: bo
     world = evolve(holders.world_of(tiers.MIXED_WORLD, old, *(() if finished else (request,))), host=tier)
     after, record = loads.complete(world, tier, act.CompleteLoad(0))
     assert record.freed == finished
-    assert four.sound(after.pool) & four.sound(after.host.pool)
+    assert four.sound(after.pool) & four.sound(tiers.of(after).pool)
     assert holders.accounted(after.pool, holders.others(old, table, table[:1]), () if finished else table)
-    assert holders.accounted(after.host.pool, holders.others(host, (3,)))
-    assert (after.host.loads == ()) & (after.host.load_blocks == 1)
-    assert four.keys_kept(old, after.pool) & four.keys_kept(host, after.host.pool)
+    assert holders.accounted(tiers.of(after).pool, holders.others(host, (3,)))
+    assert (tiers.of(after).loads == ()) & (tiers.of(after).load_blocks == 1)
+    assert four.keys_kept(old, after.pool) & four.keys_kept(host, tiers.of(after).pool)
     assert after.requests == world.requests
 
 
 @claim(
     loads.at_finish,
     sizes="shape",
-    bounds="four device and four host blocks; a load of one block that waits or was issued",
+    bounds="four device and four host blocks without keys; a load of one block that waits or was issued",
     laws=("LD-7", "LV-2", "LV-3", "PC-3", "CP-1"),
 )
 def finish_while_loading(draft: Draft, block: int, queue: int, issued: bool) -> None:
@@ -197,7 +197,7 @@ def finish_while_loading(draft: Draft, block: int, queue: int, issued: bool) -> 
     world = evolve(holders.world_of(tiers.MIXED_WORLD, old, request), host=evolve(tiers.host_of(host), loads=(load,)))
     after, waits = loads.at_finish(world, request)
     assert waits == issued
-    assert four.sound(after.pool) & four.sound(after.host.pool)
+    assert four.sound(after.pool) & four.sound(tiers.of(after).pool)
     assert holders.accounted(after.pool, holders.others(old, table, table), table, *((table,) if issued else ()))
-    assert holders.accounted(after.host.pool, holders.others(host, (3,)), *(((3,),) if issued else ()))
-    assert after.host.loads == ((evolve(load, finished=True, held=(table, ())),) if issued else ())
+    assert holders.accounted(tiers.of(after).pool, holders.others(host, (3,)), *(((3,),) if issued else ()))
+    assert tiers.of(after).loads == ((evolve(load, finished=True, held=(table, ())),) if issued else ())

@@ -25,7 +25,7 @@ def smaller(draft: Draft, block: int, tokens: int) -> bool:
 @claim(
     caching.register_new,
     sizes="shape",
-    bounds="four blocks of 4 tokens, at most one key; a table of one entry, 0 to 7 cacheable tokens",
+    bounds="four blocks of 4 tokens, one key; a table of one entry, 0 to 7 cacheable tokens",
     laws=("PC-11", "HB-3", "HB-6", "HB-7", "TB-14"),
 )
 def register_the_block_of_a_table(draft: Draft, key: Key, first: int, node: int, tokens: int) -> None:
@@ -83,8 +83,9 @@ def register_the_blocks_of_a_table(
 @claim(
     full_attention.register,
     sizes="shape",
-    bounds="four blocks of 8 tokens, at most one key; a prompt of 9 to 15 tokens in a table of two entries, H of 4",
+    bounds="four blocks of 8 tokens, one key; a prompt of 9 to 15 tokens in a table of two entries, H of 4",
     laws=("PC-11", "HB-2", "HB-3", "HB-7", "HB-13"),
+    deep=True,
 )
 def register_the_tail_of_a_prompt(draft: Draft, key: Key, second: int, prompt: int, node: int, edge: int, tail: int) -> None:
     """Of full attention, the full block gets a key of its end, and the block inside which the prompt's last hash boundary
@@ -112,7 +113,7 @@ def register_the_tail_of_a_prompt(draft: Draft, key: Key, second: int, prompt: i
 @claim(
     recurrent.register,
     sizes="shape",
-    bounds="four blocks of 8 tokens, at most one key; a state at the end of a table of one entry",
+    bounds="four blocks of 8 tokens, one key; a state at the end of a table of one entry",
     laws=("PC-11", "HB-3", "HB-6", "HO-1"),
 )
 def register_and_publish_a_state(draft: Draft, key: Key, first: int, node: int, edge: int) -> None:
@@ -138,7 +139,7 @@ def register_and_publish_a_state(draft: Draft, key: Key, first: int, node: int, 
 @claim(
     recurrent.register,
     sizes="shape",
-    bounds="four blocks of 8 tokens, at most one key; a prompt of 5 to 8 tokens, a table of one entry with the state at 4",
+    bounds="four blocks of 8 tokens, one key; a prompt of 5 to 8 tokens, a table of one entry with the state at 4",
     laws=("PC-11", "HB-3", "HB-6", "TB-14"),
 )
 def register_a_state_inside_its_block(draft: Draft, key: Key, first: int, prompt: int, node: int) -> None:

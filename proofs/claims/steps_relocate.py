@@ -39,7 +39,7 @@ def writable(draft: Draft, block: int) -> bool:
 @claim(
     recurrent.relocate,
     sizes="shape",
-    bounds="four blocks, at most one key; a table of two entries, either column",
+    bounds="four blocks, one key; a table of two entries, either column",
     laws=("TB-8", "TB-10", "PC-3"),
 )
 def relocate_a_block(draft: Draft, key: Key, first: int, second: int, column: int) -> None:
@@ -66,6 +66,7 @@ def relocate_a_block(draft: Draft, key: Key, first: int, second: int, column: in
     sizes="shape",
     bounds="four blocks with one or two references and one key; a table of two entries, either column",
     laws=("TB-10",),
+    deep=True,
 )
 def relocate_only_a_private_block(queue: int, keyed: int, shared: bool, first: int, second: int, column: int) -> None:
     """A block that somebody else holds, that has a key, or that is the null block is not moved (T21.4, TB-10)."""
@@ -84,7 +85,8 @@ def relocate_only_a_private_block(queue: int, keyed: int, shared: bool, first: i
     recurrent.demand,
     recurrent.grow,
     sizes="shape",
-    bounds="four blocks of 4 tokens, one speculative; a table of a running and a speculative block, a step to 1 to 12 tokens",
+    bounds="four blocks of 4 tokens without keys, one speculative; a table of a running and a "
+    "speculative block, a step to 1 to 12 tokens",
     laws=("PC-1", "PC-3", "PC-7", "TB-4", "TB-6", "TB-8"),
 )
 def grow_and_relocate(draft: Draft, first: int, second: int, tokens: int) -> None:
@@ -114,7 +116,7 @@ def grow_and_relocate(draft: Draft, first: int, second: int, tokens: int) -> Non
 @claim(
     recurrent.null_skipped,
     sizes="shape",
-    bounds="four blocks of 4 tokens, at most one key; a table of three entries of which the last is the running state",
+    bounds="four blocks of 4 tokens, one key; a table of three entries of which the last is the running state",
     laws=("PC-1", "PC-3", "PC-8", "TB-6"),
     deep=True,
 )
@@ -141,7 +143,7 @@ def null_the_states_before_the_running_one(draft: Draft, key: Key, first: int, s
 @claim(
     recurrent.grow,
     sizes="shape",
-    bounds="four blocks of 8 tokens, at most one key; a running state that owes itself a copy at 4 tokens, a step to 8",
+    bounds="four blocks of 8 tokens, one key; a running state that owes itself a copy at 4 tokens, a step to 8",
     laws=("COW-3", "COW-5", "HO-1", "PC-3", "TB-13"),
 )
 def pay_a_copy_as_producer(draft: Draft, key: Key, first: int) -> None:

@@ -21,7 +21,7 @@ TIP = 8
 @claim(
     positional.pick_group,
     sizes="shape",
-    bounds="four device blocks of 4 tokens with at most one key, four host blocks with one; a table of two blocks, any cursor, "
+    bounds="four device blocks of 4 tokens with one key, four host blocks with one; a table of two blocks, any cursor, "
     "3, 4 or 8 computed tokens, one store under way",
     laws=("HO-6", "HO-10", "IP-1", "IP-2", "CP-7"),
     deep=True,
@@ -106,8 +106,9 @@ def select_the_tail_of_a_prompt(draft: Draft, key: Key, first: int, room: bool, 
 @claim(
     choosing.store,
     sizes="shape",
-    bounds="four device blocks, four host blocks with at most one key; two blocks chosen",
+    bounds="four device blocks without keys, four host blocks with one key; two blocks chosen",
     laws=("HO-4", "HO-6", "IP-1", "PC-3", "CP-1", "CP-2", "CP-3", "CP-7"),
+    deep=True,
 )
 def choose_two_blocks(draft: Draft, queue: int, host_key: Key, first: int, second: int) -> None:
     """Chosen blocks are pinned, each gets a host block without keys, and the lists stay parallel; with too few free host
@@ -119,9 +120,9 @@ def choose_two_blocks(draft: Draft, queue: int, host_key: Key, first: int, secon
     old, host = four.pool_of(draft), four.pool_of(tiers.draft_of(queue), host_key)
     blocks = holders.table_of(first, second)
     choice = tiers.choice_of(old, host)
-    done = four.attempt(lambda: (choosing.store(choice, blocks, ((), ())), True))
+    done = tiers.chooses(choice, blocks)
     chosen = blocks if len(host.free) >= 2 else ()
-    assert (done is None) == (not chosen)
+    assert done == (chosen == blocks)
     assert (choice.blocks == list(chosen)) & (choice.in_flight == list(chosen)) & (choice.meta == [()] * len(chosen))
     assert choice.hosts == list(host.free[: len(chosen)])
     assert four.sound(choice.device) & four.sound(choice.host)

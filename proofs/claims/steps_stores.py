@@ -19,7 +19,7 @@ COPIED = Store(event=0, device=(), host=(), meta=None, stage=Stage.COPIED)
     completion.end,
     completion.register,
     sizes="shape",
-    bounds="four device blocks with at most one key, four host blocks with one; a store of one block",
+    bounds="four device blocks with one key, four host blocks with one; a store of one block",
     laws=("PC-3", "CP-1", "CP-2", "CP-3", "HO-4", "HO-6", "LV-2", "LV-4"),
     deep=True,
 )
@@ -78,7 +78,7 @@ def end_a_store_of_two_blocks(draft: Draft, key: Key, other: Key, first: int, se
 @claim(
     completion.complete,
     sizes="shape",
-    bounds="four device blocks with at most one key, four host blocks without; a store of one block by two workers",
+    bounds="four device blocks with one key, four host blocks without; a store of one block by two workers",
     laws=("CP-9", "CP-2", "PC-3", "LV-2"),
 )
 def complete_a_store_with_the_last_report(draft: Draft, key: Key, source: int, had: int, more: int, event: int) -> None:
@@ -97,16 +97,16 @@ def complete_a_store_with_the_last_report(draft: Draft, key: Key, source: int, h
     assert record.done == last
     assert record.pending_work == (not last)
     assert holders.accounted(after.pool, holders.others(old, (block,)), () if last else (block,))
-    assert holders.accounted(after.host.pool, holders.others(host, (3,)), () if last else (3,))
-    assert four.sound(after.pool) & four.sound(after.host.pool)
-    assert last or (after.host.pool == host) & (after.pool == old)
-    assert last or after.host.stores == (evolve(store, acks=had + more if event == 0 else had),)
+    assert holders.accounted(tiers.of(after).pool, holders.others(host, (3,)), () if last else (3,))
+    assert four.sound(after.pool) & four.sound(tiers.of(after).pool)
+    assert last or (tiers.of(after).pool == host) & (after.pool == old)
+    assert last or tiers.of(after).stores == (evolve(store, acks=had + more if event == 0 else had),)
 
 
 @claim(
     completion.complete,
     sizes="shape",
-    bounds="four device blocks with at most one key, four host blocks with one; an abandoned store of one block by two workers",
+    bounds="four device blocks with one key, four host blocks with one; an abandoned store of one block by two workers",
     laws=("CP-11", "LV-2", "PC-3", "CP-1"),
 )
 def complete_an_abandoned_store(draft: Draft, key: Key, source: int, node: int, had: int) -> None:
@@ -121,8 +121,8 @@ def complete_an_abandoned_store(draft: Draft, key: Key, source: int, node: int, 
     tier = evolve(tiers.host_of(host), abandoned_stores=(store,))
     world = evolve(holders.world_of(tiers.HYBRID_WORLD, old), host=tier)
     after, record = completion.complete(world, tier, 0, 2 - had)
-    assert record.done & (after.host.abandoned_stores == ())
-    assert four.sound(after.pool) & four.sound(after.host.pool)
+    assert record.done & (tiers.of(after).abandoned_stores == ())
+    assert four.sound(after.pool) & four.sound(tiers.of(after).pool)
     assert holders.accounted(after.pool, holders.others(old, (block,)))
-    assert holders.accounted(after.host.pool, holders.others(host, (3,)))
-    assert four.keys_kept(old, after.pool) & four.keys_kept(host, after.host.pool)
+    assert holders.accounted(tiers.of(after).pool, holders.others(host, (3,)))
+    assert four.keys_kept(old, after.pool) & four.keys_kept(host, tiers.of(after).pool)

@@ -7,11 +7,11 @@ from attrs import evolve
 from kvproof.core import worker
 from kvproof.core.config import Config
 from kvproof.core.kinds import positional
-from kvproof.core.world import Worker
+from kvproof.core.world import Worker, World
 from kvproof.proofs.planting import catalogued, planted
 
 
-def _staged(world: worker.World, rows: Worker, row: int, blocks: worker.Ids) -> Worker:
+def _staged(world: World, rows: Worker, row: int, blocks: worker.Ids) -> Worker:
     """Append under the guard of a release that stages group by group."""
     profile = evolve(world.config.profile, append_guard="per_group")
     return _append(evolve(world, config=evolve(world.config, profile=profile)), rows, row, blocks)

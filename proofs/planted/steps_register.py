@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvproof.core import pool as pools
 from kvproof.core.kinds import caching, recurrent
 from kvproof.proofs.planting import catalogued, planted
 
@@ -10,7 +11,7 @@ PLANTED = (
     planted(
         "a larger key gives way in words only",
         "register_the_block_of_a_table",
-        at=caching.pools,
+        at=pools,
         clear_for_promotion=lambda pool, block: pool,
     ),
     planted(

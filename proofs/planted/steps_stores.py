@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from kvproof.core.offload import completion
 from kvproof.proofs.planting import catalogued, planted
 
@@ -25,7 +27,7 @@ PLANTED = (
         "complete_a_store_with_the_last_report",
         at=completion,
         replace=lambda host, store, replace=completion.replace: replace(
-            completion.evolve(host, pool=completion.register(host.pool, store.host[0], ((4, 0, 4),))), store
+            evolve(host, pool=completion.register(host.pool, store.host[0], ((4, 0, 4),))), store
         ),
     ),
     catalogued("M-ACK-1", "complete_a_store_with_the_last_report"),
