@@ -36,6 +36,6 @@ PLANTED = (
     catalogued("M-DUP-2", "select_the_tail_of_a_prompt"),
     catalogued("M-CPU-1", "select_the_tail_of_a_prompt"),
     catalogued("M-META-3", "select_the_tail_of_a_prompt"),
-    catalogued("M-EARLY-1", "choose_two_blocks"),
+    catalogued("M-EVICT-1", "choose_two_blocks"),
     planted("chosen blocks are not pinned", "choose_two_blocks", at=choosing, pin=lambda device, blocks: device),
 )
