@@ -98,7 +98,7 @@ def work_on(config: Config, pool: Pool, *nodes: int, num_prompt: int = 16) -> Wo
 
 
 def wanted_queue(old: Pool, new: Pool, given: Table) -> Table:
-    """PC-8: the queue after a table was given back in this order: blocks without a key in front of all others, others behind."""
+    """PC-8: the queue after a table was given back in this order: blocks without a key in front of all, others behind."""
     gone = tuple(block for block in given if block != NULL_BLOCK and new.ref[block] == 0)
     bare = tuple(block for block in gone if four.unkeyed(old, block))
     return (*bare, *old.free, *(block for block in gone if block not in bare))
