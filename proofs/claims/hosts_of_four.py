@@ -67,8 +67,9 @@ def host_of(pool: Pool, *tracks: Track) -> Host:
 
 
 def of(world: World) -> Host:
-    """Return the host tier of a world that has one."""
-    assert world.host is not None, "made by `host_of`"
+    """Return the host tier of a world that has one. Raises ValueError; an assert would be a claim to CrossHair."""
+    if world.host is None:
+        raise ValueError("the world has no host tier: give it one of `host_of`")
     return world.host
 
 
