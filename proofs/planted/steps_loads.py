@@ -22,7 +22,6 @@ PLANTED = (
     catalogued("M-CNT-5", "ask_for_a_load", "complete_a_load"),
     catalogued("M-PUB-96", "complete_a_load"),
     catalogued("M-PUB-126", "complete_a_load"),
-    catalogued("M-PUB-128", "complete_a_load"),
     catalogued("M-LOAD-5", "finish_while_loading"),
     catalogued("M-LOAD-6", "finish_while_loading"),
 )
