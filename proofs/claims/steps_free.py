@@ -8,6 +8,8 @@ from kvproof.core import config as configs
 from kvproof.core import freeing, plans
 from kvproof.core import world as worlds
 from kvproof.core.config import Group
+from kvproof.core.kinds import positional
+from kvproof.core.pool import NULL_BLOCK
 from kvproof.core.world import DeferredFree, GroupState, Step
 from kvproof.proofs.claim import claim
 from kvproof.proofs.claims import holders
@@ -16,6 +18,7 @@ from kvproof.proofs.claims.pools_of_four import Draft, Key
 
 AT_ONCE = worlds.new_world(configs.configure((Group("full_attention", 4),), num_blocks=4))
 FENCED = worlds.new_world(configs.configure((Group("full_attention", 4),), num_blocks=4, defer_block_free=True))
+COUNTS = (0, 3, 4, 7, 8, 12)
 IN_FLIGHT = Step(scheduled=(), copies=(), zero=(), part=0, due=(0,))
 
 
@@ -147,3 +150,30 @@ def ends_of_a_copy_wait_for_their_step(draft: Draft, source: int, copy: int, iss
     assert four.sound(after.pool)
     assert (len(left) == 1) == (processed < issued)
     assert holders.accounted(after.pool, holders.others(old, ends), *left)
+
+
+@claim(
+    positional.null_skipped,
+    sizes="shape",
+    bounds="four blocks of 4 tokens with one key; a table of two entries, 0, 3, 4, 7, 8 or 12 skipped tokens",
+    laws=("PC-1", "PC-3", "PC-8", "TB-2", "TB-5"),
+    deep=True,
+)
+def null_the_entries_behind_a_window(draft: Draft, key: Key, first: int, second: int, skipped: int) -> None:
+    """The entries wholly behind a window become null and give their references back, the highest first; the others and
+    all keys stay (T16.3, TB-2, TB-5).
+    """
+    assert four.legal(draft, key) & holders.held(draft, first, second) & four.within(0, skipped, 5)
+    assert holders.own(first, second)
+    old = four.pool_of(draft, key)
+    table = holders.table_of(first, second)
+    passed = four.pick(COUNTS, skipped)
+    work = holders.work_on(AT_ONCE.config, old)
+    state = positional.null_skipped(work, 0, GroupState(table), passed)
+    stop = min(passed // 4, 2)
+    assert four.sound(work.pool)
+    assert state.table == (NULL_BLOCK,) * stop + table[stop:]
+    assert state.retired == stop
+    assert holders.accounted(work.pool, holders.others(old, table), state.table)
+    assert work.pool.free == holders.wanted_queue(old, work.pool, table[:stop][::-1])
+    assert four.keys_kept(old, work.pool)
