@@ -15,7 +15,7 @@ TABLES = list(product(range(4), repeat=2))
 
 
 def drafts():
-    for queue, refs in product(range(len(four.QUEUES)), product((1, 2), repeat=3)):
+    for queue, refs in product(range(len(four.QUEUES)), product((1, 2), (1, 2), (1, 2))):
         yield Draft(queue, refs, (1, 1, 1), 0)
 
 
