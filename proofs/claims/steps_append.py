@@ -133,7 +133,7 @@ def grow_a_table_of_two(draft: Draft, first: int, second: int, slots: int) -> No
     allocation.adopt,
     positional.grow,
     sizes="shape",
-    bounds="four blocks of 8 tokens without keys; a hit of 4 or 8 tokens, 0 to 4 slots behind it",
+    bounds="four blocks of 8 tokens without keys; a hit of 4 or 8 tokens, 0 or 4 slots behind it",
     laws=("PC-3", "PC-7", "COW-6", "TB-8"),
 )
 def demand_of_a_hit_covers_its_growth(draft: Draft, block: int, whole: bool, more: bool) -> None:

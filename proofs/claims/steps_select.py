@@ -79,7 +79,7 @@ def scan_behind_a_window(draft: Draft, key: Key, cursor: int) -> None:
 @claim(
     tails.add,
     sizes="shape",
-    bounds="four device blocks of 8 tokens with one key, four host blocks with one; a prompt of 5 to 8 tokens, H of 4",
+    bounds="four device blocks of 8 tokens with one key, four host blocks with one; a prompt of 7 tokens, H of 4",
     laws=("HO-6", "IP-1", "IP-4", "CP-7"),
     deep=True,
 )
