@@ -16,7 +16,20 @@ from kvproof.proofs.planting import Patch, Planted
 from kvproof.spec import faults, near
 from kvproof.spec.exits import UserError
 
-FILES: tuple[str, ...] = ("geometry", "boundaries", "pool", "pool_keys", "pool_two_keys", "pool_copies")
+STEPS: tuple[str, ...] = (
+    "steps_free",
+    "steps_adopt",
+    "steps_append",
+    "steps_register",
+    "steps_relocate",
+    "steps_handoffs",
+    "steps_select",
+    "steps_stores",
+    "steps_loads",
+)
+"""The files of one-step claims: each transition from any sound state of its shape, beside those of the pool."""
+
+FILES: tuple[str, ...] = ("geometry", "boundaries", "pool", "pool_keys", "pool_two_keys", "pool_copies", *STEPS)
 """The files of claims (``claims/``), each with its faulty twins in the file of the same name in ``planted/``."""
 
 LEMMAS: tuple[str, ...] = ("grid", "any_pool")

@@ -1,0 +1,128 @@
+"""One-step claims of the end of a store: its reports, the keys of the host, and what is given back (T28, T34)."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from kvproof.core.offload import completion
+from kvproof.core.offload.state import Stage, Store, Track
+from kvproof.proofs.claim import claim
+from kvproof.proofs.claims import holders
+from kvproof.proofs.claims import hosts_of_four as tiers
+from kvproof.proofs.claims import pools_of_four as four
+from kvproof.proofs.claims.pools_of_four import Draft, Key
+
+COPIED = Store(event=0, device=(), host=(), meta=None, stage=Stage.COPIED)
+
+
+@claim(
+    completion.end,
+    completion.register,
+    sizes="shape",
+    bounds="four device blocks with one key, four host blocks with one; a store of one block",
+    laws=("PC-3", "CP-1", "CP-2", "CP-3", "HO-4", "HO-6", "LV-2", "LV-4"),
+    deep=True,
+)
+def end_a_store_of_one_block(draft: Draft, key: Key, queue: int, node: int, group: int, source: int, gone: bool) -> None:
+    """When a store ends, the host block gets the key that its device block carries now, both references go, the block
+    counts as stored no more, and a finished request that waited for it is forgotten (T28, CP-2, LV-2, LV-4).
+    """
+    assert four.legal(draft, key) & four.within(1, source, 3) & holders.held(draft, source)
+    assert four.within(0, queue, 2) & (node >= 0) & (group >= 0)
+    old, host = four.pool_of(draft, key), four.pool_of(tiers.draft_of(queue), (node, group, 0, 1))
+    (block,) = holders.table_of(source)
+    store = evolve(COPIED, device=(block,), host=(3,))
+    tracks = (Track(0, (0, 0), events=(0,), finished=gone), Track(1, (0, 0), events=(0, 1)))
+    tier = evolve(tiers.host_of(host, *tracks), stores=(store,), in_flight=(block,))
+    world, after = completion.end(holders.world_of(tiers.HYBRID_WORLD, old), tier, store)
+    assert four.sound(world.pool) & four.sound(after.pool)
+    assert holders.accounted(after.pool, holders.others(host, (3,)))
+    assert holders.accounted(world.pool, holders.others(old, (block,)))
+    assert four.keys_kept(old, world.pool) & four.keys_kept(host, after.pool, 3)
+    assert four.standing(after.pool, 3) == four.standing(old, block)
+    assert (after.stores == ()) & (after.in_flight == ())
+    assert after.tracks == ((Track(1, (0, 0), events=(1,)),) if gone else (Track(0, (0, 0)), Track(1, (0, 0), events=(1,))))
+
+
+@claim(
+    completion.end,
+    completion.register,
+    sizes="shape",
+    bounds="four device blocks with two keys, four empty host blocks; a store of two blocks",
+    laws=("PC-3", "CP-1", "CP-2", "HB-5", "IP-1", "LV-2"),
+    deep=True,
+)
+def end_a_store_of_two_blocks(draft: Draft, key: Key, other: Key, first: int, second: int) -> None:
+    """Each host block of a store gets all keys of the device block that stands at its place in the list, secondary ones
+    too, and no other host block gets any (T28, HB-5, IP-1).
+    """
+    assert four.legal(draft, key, other) & holders.held(draft, first, second)
+    assert four.within(1, first, 3) & four.within(1, second, 3) & (first != second)
+    old, host = four.pool_of(draft, key, other), four.pool_of(tiers.draft_of(1))
+    blocks = holders.table_of(first, second)
+    store = evolve(COPIED, device=blocks, host=(3, 2))
+    tier = evolve(tiers.host_of(host), stores=(store,), in_flight=tuple(sorted(blocks)))
+    world, after = completion.end(holders.world_of(tiers.HYBRID_WORLD, old), tier, store)
+    given = ((blocks[0], 3), (blocks[1], 2))
+    assert four.sound(world.pool) & four.sound(after.pool)
+    assert holders.accounted(after.pool, holders.others(host, (3, 2)))
+    assert holders.accounted(world.pool, holders.others(old, blocks))
+    assert four.keys_kept(old, world.pool) & four.unkeyed(after.pool, 1)
+    assert all(four.standing(after.pool, to)[:2] == four.standing(old, of)[:2] for of, to in given)
+    assert all(len(four.entries_of(after.pool.entries, to)) == len(four.entries_of(old.entries, of)) for of, to in given)
+    assert all(
+        four.carries(after.pool, node, group, to) for of, to in given for node, group, _, _ in four.entries_of(old.entries, of)
+    )
+
+
+@claim(
+    completion.complete,
+    sizes="shape",
+    bounds="four device blocks with one key, four host blocks without; a store of one block by two workers",
+    laws=("CP-9", "CP-2", "PC-3", "LV-2"),
+)
+def complete_a_store_with_the_last_report(draft: Draft, key: Key, source: int, had: int, more: int, event: int) -> None:
+    """A store ends with the last worker's report: before it no key appears on the host and no reference goes, and a
+    report of an event that nobody knows changes nothing (T28, CP-2, CP-9).
+    """
+    assert four.legal(draft, key) & four.within(1, source, 3) & holders.held(draft, source)
+    assert (had >= 0) & (more >= 1) & (had + more <= 2) & four.within(0, event, 1)
+    old, host = four.pool_of(draft, key), four.pool_of(tiers.draft_of(2))
+    (block,) = holders.table_of(source)
+    store = evolve(COPIED, device=(block,), host=(3,), acks=had)
+    tier = evolve(tiers.host_of(host), stores=(store,), in_flight=(block,))
+    world = evolve(holders.world_of(tiers.HYBRID_WORLD, old), host=tier)
+    after, record = completion.complete(world, tier, event, more)
+    last = (event == 0) & (had + more == 2)
+    assert record.done == last
+    assert record.pending_work == (not last)
+    assert holders.accounted(after.pool, holders.others(old, (block,)), () if last else (block,))
+    assert holders.accounted(tiers.of(after).pool, holders.others(host, (3,)), () if last else (3,))
+    assert four.sound(after.pool) & four.sound(tiers.of(after).pool)
+    assert last or (tiers.of(after).pool == host) & (after.pool == old)
+    assert last or tiers.of(after).stores == (evolve(store, acks=had + more if event == 0 else had),)
+
+
+@claim(
+    completion.complete,
+    sizes="shape",
+    bounds="four device blocks with one key, four host blocks with one; an abandoned store of one block by two workers",
+    laws=("CP-11", "LV-2", "PC-3", "CP-1"),
+)
+def complete_an_abandoned_store(draft: Draft, key: Key, source: int, node: int, had: int) -> None:
+    """The end of a store from before a reset gives back the references of both sides and registers nothing (T28, T34,
+    LV-2).
+    """
+    assert four.legal(draft, key) & four.within(1, source, 3) & holders.held(draft, source)
+    assert four.within(0, had, 1) & (node >= 0)
+    old, host = four.pool_of(draft, key), four.pool_of(tiers.draft_of(1), (node, 0, 0, 1))
+    (block,) = holders.table_of(source)
+    store = evolve(COPIED, device=(block,), host=(3,), acks=had)
+    tier = evolve(tiers.host_of(host), abandoned_stores=(store,))
+    world = evolve(holders.world_of(tiers.HYBRID_WORLD, old), host=tier)
+    after, record = completion.complete(world, tier, 0, 2 - had)
+    assert record.done & (tiers.of(after).abandoned_stores == ())
+    assert four.sound(after.pool) & four.sound(tiers.of(after).pool)
+    assert holders.accounted(after.pool, holders.others(old, (block,)))
+    assert holders.accounted(tiers.of(after).pool, holders.others(host, (3,)))
+    assert four.keys_kept(old, after.pool) & four.keys_kept(host, tiers.of(after).pool)

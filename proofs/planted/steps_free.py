@@ -1,0 +1,45 @@
+"""Faulty twins of the claims about giving tables back."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from kvproof.core import freeing
+from kvproof.core.kinds import positional
+from kvproof.core.world import Step, World
+from kvproof.proofs.planting import catalogued, planted
+
+
+def _opened_again(world: World, step: Step) -> World:
+    """Count every output of a step as its first."""
+    return _open_step(world, evolve(step, opened=False))
+
+
+_open_step, _release_tables = freeing.open_step, freeing.release_tables
+
+PLANTED = (
+    catalogued("M-LRU-1", "free_a_table", "null_the_entries_behind_a_window"),
+    catalogued("M-POOL-1", "free_a_table", "free_the_tables_of_two_groups"),
+    catalogued("M-POOL-3", "free_a_table", "free_the_tables_of_two_groups"),
+    catalogued("M-PUB-88", "free_behind_a_step_in_flight"),
+    planted(
+        "the last group's table is given back first",
+        "free_the_tables_of_two_groups",
+        at=freeing,
+        release_tables=lambda pool, tables: _release_tables(pool, tables[::-1]),
+    ),
+    planted(
+        "a deferred free forgets its last table",
+        "open_a_step_with_two_frees_waiting",
+        at=freeing,
+        in_order=lambda order, tables: tables[:-1],
+    ),
+    planted("an opened step is opened again", "open_a_step_only_once", at=freeing, open_step=_opened_again),
+    planted(
+        "an entry that a window still reaches is nulled too",
+        "null_the_entries_behind_a_window",
+        at=positional,
+        null_skipped=lambda work, group, state, skipped, null=positional.null_skipped: null(work, group, state, skipped + 1),
+    ),
+    catalogued("M-COW-5", "ends_of_a_copy_wait_for_their_step"),
+)
