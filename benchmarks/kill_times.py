@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from random import Random
 
@@ -111,7 +112,8 @@ def search(fault: Fault, law: str, engine: str) -> Search | None:
 def measured(searches: dict[Key, Search], limit: int, processes: int) -> Iterator[tuple[Key, Time]]:
     """Do searches, each in a process of its own, so many at a time; yield what each came to, as soon as it ends."""
     context = multiprocessing.get_context("fork")  # what is imported is shared: only the search is measured
-    waiting, running = list(searches), {}
+    waiting = list(searches)
+    running: dict[Connection, tuple[Key, BaseProcess]] = {}
     while waiting or running:
         while waiting and len(running) < processes:
             key = waiting.pop(0)

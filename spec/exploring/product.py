@@ -38,8 +38,9 @@ that are positionally stable, d: the attention of a draft model. Windows and dra
 ATTENTION = {1: 2, 2: 2, 4: 1}
 """Block size of the attention group by DCP ranks, tokens of a rank: blocks of two ranks and of four hold the same tokens."""
 DEPTH = 46
-"""Actions of a run where EAGLE and states meet and two requests go on at once: whole, those graphs are ten times as large as
-the others."""
+"""Actions of a run where EAGLE meets states that may be hit at every token, and two requests go on at once: whole, those graphs
+are ten times as large as the others."""
+LARGE = ("fa-m", "fa-m-w1", "fa-d-m")
 HOSTS = ("none", "eager", "lazy")
 
 
@@ -70,7 +71,7 @@ class Combination:
     def _bounds(self) -> Bounds:
         bounds = Bounds(("a" * self._prompt,), submits=2, outputs=1, alphabet=(0,))
         if self.host == "none":
-            depth = DEPTH if self.eagle and "m" in self.groups.split("-") else None
+            depth = DEPTH if self.eagle and self.groups in LARGE else None
             return evolve(bounds, at_most={act.Preempt: 1}, depth=depth)
         return evolve(bounds, live=1, failures=True, starts="behind", stores="prompt", at_most={act.ResetCache: 1})
 
@@ -79,11 +80,21 @@ class Combination:
         """Tokens of a prompt: two attention blocks, since EAGLE gives the last one up, and a token to compute."""
         return 2 * self.attention_size + 1
 
+    @property
+    def _clip(self) -> int | None:
+        """Where chunks stop (T22), None: by default, at every block of states, which are half an attention block on several ranks.
+
+        Then EAGLE leaves hits inside a block, which a host tier cannot load; and where hits end on whole attention blocks only
+        it leaves none. So there, and with a lazy host, chunks stop at attention blocks.
+        """
+        return self.attention_size if self.host == "lazy" or self.groups == "fa-m-w2" else None
+
     def _settings(self, groups: int) -> dict[str, Any]:
         sizes = (self.attention_size, *(group.block_size for group in SETS[self.groups]))
         settings: dict[str, Any] = {
             "dcp_size": self.ranks,
             "hash_block_size": UNIT if groups > 1 else None,
+            "clip_block_size": self._clip,
             "use_eagle": self.eagle,
             "max_model_len": self._prompt + 2,
             "num_blocks": 1 + sum(-(-(self._prompt + 1) // size) for size in sizes) + 2,

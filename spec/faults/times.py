@@ -129,13 +129,14 @@ def summary(times: Times) -> list[str]:
 def as_markdown(times: Times) -> list[str]:
     """Return the section of the page of faults, line by line."""
     about = (
-        f"Measured once, on {times.date}, with kvproof {times.kvproof}, Python {times.python}, Hypothesis {times.hypothesis}, on "
-        f"{times.machine} with {times.cores} cores. Each engine plants the fault and judges one law, in a process of its own that "
-        f"has {times.limit} s of CPU. The explorer searches the scope of the table above to the shortest counterexample. Walker "
-        "and Hypothesis search the scopes that the fault names until something breaks the law; only Hypothesis shrinks that, and "
-        "its time includes it. A cell is the CPU time, the work until then, and the actions of the run that was found; the time "
-        "alone where the configuration shows it by itself, which Hypothesis is not asked about. Another machine gives other "
-        "times: `python -m benchmarks.kill_times --keep` measures again."
+        f"Measured once, on {times.date}, with kvproof {times.kvproof}, Python {times.python}, Hypothesis "
+        f"{times.hypothesis}, on {times.machine} with {times.cores} cores. Each engine plants the fault and judges one "
+        f"law, in a process of its own that has {times.limit} s of CPU. The explorer searches the scope of the table "
+        "above to the shortest counterexample. Walker and Hypothesis search the scopes that the fault names until "
+        "something breaks the law; only Hypothesis shrinks that, and its time includes it. A cell is the CPU time, "
+        "the work until then, and the actions of the run that was found; the time alone where the configuration shows "
+        "it by itself, which Hypothesis is not asked about. Another machine gives other times: `python -m "
+        "benchmarks.kill_times --keep` measures again."
     )
     page = [
         "## Time to kill",

@@ -54,7 +54,7 @@ def test_the_latest_day_counts(folder):
 @pytest.mark.parametrize("text", ["", "[]", "{}", times.dumps(KEPT).replace('"version": 1', '"version": 2'), '{"format": "x"}'])
 def test_what_is_no_measurement_is_refused_by_name(folder, text):
     (folder / "2026-12-01-kill-times.json").write_text(text)
-    with pytest.raises(UserError, match="2026-12-01-kill-times.json: is no measurement of kill times"):
+    with pytest.raises(UserError, match=r"2026-12-01-kill-times\.json: is no measurement of kill times"):
         times.newest()
 
 

@@ -73,7 +73,7 @@ def test_the_graph_depends_on_the_tokens_of_a_block_and_not_on_the_ranks_that_ho
 
 def test_only_members_that_would_be_large_are_bounded_by_depth():
     bounded = [scope.name for scope in product.SCOPES if scope.bounds.depth is not None]
-    sets = ("fa-m", "fa-m-w1", "fa-m-w2", "fa-d-m")
+    sets = ("fa-m", "fa-m-w1", "fa-d-m")
     assert bounded == [f"product-{groups}-n{ranks}-none-eagle" for groups in sets for ranks in (1, 2, 4)]
 
 
