@@ -37,6 +37,7 @@ B = Scope(
 def catalogue(monkeypatch, tmp_path):
     """Two tiny scopes, pinned in a file of their own."""
     monkeypatch.setattr(scopes, "CATALOGUE", (A, B))
+    monkeypatch.setattr(scopes, "FURTHER", ())
     monkeypatch.setattr(pins, "FILE", tmp_path / "pins.json")
     found = {scope.name: pins.of(jobs.perform(jobs.Job(jobs.Asked(), scope)).certificate) for scope in (A, B)}
     pins.write(found)
