@@ -6,9 +6,9 @@ from kvproof.proofs.claim import claim
 # --- boundaries ---------------------------------------------------------------------------------------------------
 
 
-@claim(geometry.checkpoint_boundary, sizes="all", bounds="all integers", laws=())
+@claim(geometry.checkpoint_boundary, sizes="all", bounds="any length and unit")
 def checkpoint_is_the_last_multiple_strictly_below(n: int, unit: int) -> None:
-    """2.8."""
+    """A checkpoint boundary is the last multiple of the unit strictly below the length (2.8)."""
     assert n >= 1
     assert unit >= 1
     boundary = geometry.checkpoint_boundary(n, unit)
@@ -18,9 +18,9 @@ def checkpoint_is_the_last_multiple_strictly_below(n: int, unit: int) -> None:
     assert boundary == quotient * unit
 
 
-@claim(geometry.checkpoint_boundary, sizes="all", bounds="all integers", laws=())
+@claim(geometry.checkpoint_boundary, sizes="all", bounds="any length and unit")
 def eagle_checkpoint_gives_up_a_unit(n: int, unit: int) -> None:
-    """2.8: at least a whole unit remains to be computed, unless nothing is kept."""
+    """Under EAGLE a checkpoint boundary leaves at least a unit to be computed, unless nothing is kept (2.8)."""
     assert n >= 1
     assert unit >= 1
     boundary = geometry.checkpoint_boundary(n, unit, True)
@@ -29,9 +29,9 @@ def eagle_checkpoint_gives_up_a_unit(n: int, unit: int) -> None:
     assert boundary == 0 or unit <= n - boundary < 2 * unit
 
 
-@claim(geometry.replay_boundaries, sizes="all", bounds="all integers", laws=("LV-10",))
+@claim(geometry.replay_boundaries, sizes="all", bounds="any prompt and unit", laws=("LV-10",))
 def replay_boundaries_ascend_below_the_prompt(prompt: int, unit: int) -> None:
-    """2.8, LV-10: a resend resumes before the last token."""
+    """The boundaries at which a resend may resume ascend and leave the last token to be computed (2.8, LV-10)."""
     assert prompt >= 1
     assert unit >= 1
     found = geometry.replay_boundaries(prompt, unit, True)
@@ -42,9 +42,9 @@ def replay_boundaries_ascend_below_the_prompt(prompt: int, unit: int) -> None:
     assert len(found) == 1 or found[0] < found[1]
 
 
-@claim(geometry.cacheable_tokens, sizes="all", bounds="all integers", laws=("HB-14",))
+@claim(geometry.cacheable_tokens, sizes="all", bounds="any number of tokens and block", laws=("HB-14",))
 def cacheable_prefix_is_whole_blocks(tokens: int, block: int) -> None:
-    """HB-14, 2.8."""
+    """What may be cached is every token where hits are fine, and whole scheduler blocks where they are not (HB-14, 2.8)."""
     assert tokens >= 0
     assert block >= 1
     fine = geometry.cacheable_tokens(tokens, True, block)
@@ -53,9 +53,9 @@ def cacheable_prefix_is_whole_blocks(tokens: int, block: int) -> None:
     assert coarse <= tokens < coarse + block
 
 
-@claim(geometry.cacheable_tokens, geometry.cacheable_tokens_eagle, sizes="all", bounds="all integers", laws=())
+@claim(geometry.cacheable_tokens, geometry.cacheable_tokens_eagle, sizes="all", bounds="any sizes, hits fine or coarse")
 def eagle_prefix_stays_within_the_finalised_tokens(tokens: int, block: int, size: int, fine: bool) -> None:
-    """2.8: one block more, never past the tokens."""
+    """The prefix that EAGLE may cache is at most one entry more, and never past the tokens (2.8)."""
     assert tokens >= 0
     assert block >= 1
     assert size >= 1
@@ -65,9 +65,9 @@ def eagle_prefix_stays_within_the_finalised_tokens(tokens: int, block: int, size
     assert covered <= plain + size
 
 
-@claim(geometry.prompt_tail_boundary, sizes="all", bounds="all integers", laws=("LV-10",))
+@claim(geometry.prompt_tail_boundary, sizes="all", bounds="any prompt, hash block and number of hashes", laws=("LV-10",))
 def prompt_tail_leaves_the_last_token(prompt: int, hash_block: int, hashes: int) -> None:
-    """T9.2, LV-10."""
+    """The boundary of a prompt's tail leaves the last token to be computed and has a hash (T9.2, LV-10)."""
     assert prompt >= 1
     assert hash_block >= 1
     assert hashes >= 0
@@ -76,9 +76,9 @@ def prompt_tail_leaves_the_last_token(prompt: int, hash_block: int, hashes: int)
     assert boundary <= hashes * hash_block
 
 
-@claim(geometry.skipped_tokens_window, sizes="all", bounds="all integers", laws=("TB-5",))
+@claim(geometry.skipped_tokens_window, sizes="all", bounds="any computed tokens, window and tokens beside it", laws=("TB-5",))
 def window_skips_nothing_that_the_next_position_reads(computed: int, window: int, extra: int) -> None:
-    """TB-5, 2.8."""
+    """A sliding window skips exactly the tokens that no later position reads (TB-5, 2.8)."""
     assert computed >= 0
     assert window >= 1
     assert extra >= 0
@@ -87,18 +87,20 @@ def window_skips_nothing_that_the_next_position_reads(computed: int, window: int
     assert skipped == 0 or skipped + window - 1 + extra == computed
 
 
-@claim(geometry.skipped_tokens_chunked, sizes="all", bounds="all integers", laws=())
+@claim(geometry.skipped_tokens_chunked, sizes="all", bounds="any computed tokens and chunk")
 def chunk_skips_up_to_its_start(computed: int, chunk: int) -> None:
-    """2.8."""
+    """Chunked local attention skips everything before the chunk of the next position (2.8)."""
     assert computed >= 0
     assert chunk >= 1
     skipped = geometry.skipped_tokens_chunked(computed, chunk)
     assert 0 <= skipped <= computed < skipped + chunk
 
 
-@claim(geometry.skipped_tokens_mamba, geometry.ceil_div, sizes="all", bounds="all integers", laws=("TB-6",))
+@claim(
+    geometry.skipped_tokens_mamba, geometry.ceil_div, sizes="all", bounds="any computed tokens and block size", laws=("TB-6",)
+)
 def recurrent_keeps_the_running_state(computed: int, block_size: int) -> None:
-    """TB-6: the column of the last computed token is not skipped."""
+    """A recurrent group never skips the column of the state that it runs on (TB-6)."""
     assert computed >= 1
     assert block_size >= 1
     skipped = geometry.skipped_tokens_mamba(computed)
@@ -108,9 +110,9 @@ def recurrent_keeps_the_running_state(computed: int, block_size: int) -> None:
 # --- masks, clipping, offloading ----------------------------------------------------------------------------------
 
 
-@claim(retention.mamba_mask, sizes="all", bounds="all integers", laws=())
+@claim(retention.mamba_mask, sizes="all", bounds="any index, block size, alignment and boundary")
 def dense_mask_keeps_every_state(index: int, block_size: int, alignment: int, boundary: int) -> None:
-    """2.9."""
+    """Without a retention interval every recurrent state is kept (2.9)."""
     assert index >= 0
     assert block_size >= 1
     assert alignment >= 1
@@ -118,9 +120,9 @@ def dense_mask_keeps_every_state(index: int, block_size: int, alignment: int, bo
     assert kept
 
 
-@claim(retention.mamba_mask, sizes="all", bounds="all integers", laws=())
+@claim(retention.mamba_mask, sizes="grid", bounds="blocks and alignment of 4 tokens; any index and boundary")
 def sparse_mask_keeps_the_state_before_the_boundary(index: int, blocks: int, boundary: int) -> None:
-    """2.9: one state per boundary, at or before it; alignment and block of 4 tokens, so `blocks` is its column count."""
+    """Under sparse retention exactly the state at or before the boundary is kept (2.9)."""
     assert index >= 0
     assert blocks >= 0
     assert 4 * blocks <= boundary < 4 * blocks + 4
@@ -128,9 +130,9 @@ def sparse_mask_keeps_the_state_before_the_boundary(index: int, blocks: int, bou
     assert kept == (index + 1 == blocks)
 
 
-@claim(retention.mamba_mask, sizes="all", bounds="all integers", laws=())
+@claim(retention.mamba_mask, sizes="grid", bounds="blocks and alignment of 4 tokens, an interval of 12; any index")
 def interval_mask_keeps_the_interval_ends(index: int, quotient: int, remainder: int) -> None:
-    """2.9: with an interval of three blocks exactly every third state."""
+    """With a retention interval of three blocks exactly every third state is kept (2.9)."""
     assert quotient >= 0
     assert 0 <= remainder < 3
     assert index + 1 == 3 * quotient + remainder
@@ -138,9 +140,9 @@ def interval_mask_keeps_the_interval_ends(index: int, quotient: int, remainder: 
     assert kept == (remainder == 0)
 
 
-@claim(retention.clip_chunk, sizes="all", bounds="all integers", laws=())
+@claim(retention.clip_chunk, sizes="grid", bounds="clipping unit 4, hash block 2; any start, length, prompt and limit")
 def clip_never_grows_a_chunk(start: int, wanted: int, prompt: int, extra: int, fine: bool, max_chunk: int) -> None:
-    """T22, blocks of 4 and hashes of 2 tokens."""
+    """Clipping never makes a chunk longer (T22)."""
     assert start >= 0
     assert wanted >= 0
     assert prompt >= 1
@@ -158,9 +160,9 @@ def clip_never_grows_a_chunk(start: int, wanted: int, prompt: int, extra: int, f
     assert 0 <= q <= wanted
 
 
-@claim(retention.clip_chunk, sizes="all", bounds="all integers", laws=())
+@claim(retention.clip_chunk, sizes="grid", bounds="clipping unit 4, hash block 2; any start, length and prompt")
 def clip_does_not_touch_decoding(start: int, wanted: int, prompt: int, fine: bool, junction: int) -> None:
-    """T22 applies only before the end of the prefill."""
+    """A chunk behind the prompt is not clipped (T22)."""
     assert prompt >= 1
     assert start >= prompt
     assert wanted >= 1
@@ -178,9 +180,9 @@ def clip_does_not_touch_decoding(start: int, wanted: int, prompt: int, fine: boo
     assert q == wanted
 
 
-@claim(retention.clip_chunk, sizes="all", bounds="all integers", laws=())
+@claim(retention.clip_chunk, sizes="grid", bounds="clipping unit and hash block 4; any start, prompt and limit")
 def clip_stops_at_the_last_block_boundary(start: int, blocks: int, rest: int, max_chunk: int) -> None:
-    """T22.5: a chunk to the end of the prompt never runs past the last state that a resend can use."""
+    """A chunk to the end of the prompt stops at the last state that a resend can use (T22.5)."""
     assert 0 <= start < 4 * blocks
     assert 1 <= rest <= 4
     prompt = 4 * blocks + rest
@@ -197,9 +199,11 @@ def clip_stops_at_the_last_block_boundary(start: int, blocks: int, rest: int, ma
     assert 0 < q <= 4 * blocks - start
 
 
-@claim(retention.checkpoint_fits, sizes="all", bounds="all integers", laws=())
+@claim(retention.checkpoint_fits, sizes="grid", bounds="blocks of 4, hash block 2, alignment 1; any start, length and position")
 def checkpoint_inside_a_chunk_is_inside(start: int, length: int, position: int) -> None:
-    """T38.2."""
+    """An internal checkpoint lies inside its chunk, a hash block or more behind its start, which is on a hash boundary
+    (T38.2).
+    """
     assert start >= 0
     assert length >= 1
     fits = retention.checkpoint_fits(start, start + length, position, block_size=4, hash_block=2, checkpoint_alignment=1)
@@ -207,9 +211,14 @@ def checkpoint_inside_a_chunk_is_inside(start: int, length: int, position: int) 
     assert not fits or start % 2 == 0
 
 
-@claim(reachability.chunk_reachable, sizes="all", bounds="all integers", laws=("DS-7",))
+@claim(
+    reachability.chunk_reachable,
+    sizes="grid",
+    bounds="segments of 2 and 3 chunks; any number of segments, any window",
+    laws=("DS-7",),
+)
 def segment_end_is_reachable(segment: int, segments: int, count: int, window: int, eagle: bool) -> None:
-    """DS-7: the last chunk of a complete segment serves an aligned resume."""
+    """The last chunk of a complete segment is stored: it serves an aligned resume (DS-7)."""
     assert count == 2 or count == 3
     assert 0 <= segment < segments
     assert window >= 1
@@ -217,18 +226,23 @@ def segment_end_is_reachable(segment: int, segments: int, count: int, window: in
     assert reachable
 
 
-@claim(reachability.chunk_reachable, sizes="all", bounds="all integers", laws=("DS-7",))
+@claim(
+    reachability.chunk_reachable,
+    sizes="grid",
+    bounds="segments of 4 chunks, windows of 1 to 3; any number of segments",
+    laws=("DS-7",),
+)
 def segment_start_is_not_reachable(segment: int, segments: int, window: int) -> None:
-    """DS-7: nothing before the window of a complete segment of four chunks is stored."""
+    """Nothing before the window of a complete segment is stored (DS-7)."""
     assert 0 <= segment < segments
     assert 1 <= window <= 3
     reachable = reachability.chunk_reachable(segment * 4, segments * 4, 4, window)
     assert not reachable
 
 
-@claim(reachability.load_range, sizes="all", bounds="all integers", laws=("LD-1",))
+@claim(reachability.load_range, sizes="all", bounds="any number of local columns and external tokens, any size", laws=("LD-1",))
 def load_covers_the_external_tokens(columns: int, external: int, size: int) -> None:
-    """LD-1: the columns of the load are those that hold external tokens, `columns` being the local ones."""
+    """A load covers exactly the columns that hold external tokens (LD-1)."""
     assert columns >= 0
     assert external >= 1
     assert size >= 1
@@ -237,9 +251,9 @@ def load_covers_the_external_tokens(columns: int, external: int, size: int) -> N
     assert (amount - 1) * size < external <= amount * size
 
 
-@claim(reachability.chunk_hash_index, sizes="all", bounds="all integers", laws=("DS-6",))
+@claim(reachability.chunk_hash_index, sizes="all", bounds="any chunk, hashes in it, and hash block", laws=("DS-6",))
 def chunk_key_names_the_chunk_end(chunk: int, hashes: int, hash_block: int) -> None:
-    """DS-6."""
+    """The hash that names an offloaded chunk ends where the chunk ends (DS-6)."""
     assert chunk >= 0
     assert hashes >= 1
     assert hash_block >= 1
@@ -247,9 +261,14 @@ def chunk_key_names_the_chunk_end(chunk: int, hashes: int, hash_block: int) -> N
     assert (index + 1) * hash_block == (chunk + 1) * hashes * hash_block
 
 
-@claim(reachability.storable_blocks, sizes="all", bounds="all integers", laws=("DS-6",))
+@claim(
+    reachability.storable_blocks,
+    sizes="grid",
+    bounds="blocks of 4 tokens on each of 1, 2 and 4 ranks; any number of tokens",
+    laws=("DS-6",),
+)
 def stored_blocks_are_whole(tokens: int, dcp_size: int) -> None:
-    """DS-6: blocks of 4 tokens on each rank of a sharded group."""
+    """A store takes the blocks that are full on all ranks together, and all of them (DS-6)."""
     assert tokens >= 0
     assert dcp_size == 1 or dcp_size == 2 or dcp_size == 4
     blocks = reachability.storable_blocks(tokens, 4, True, dcp_size)
@@ -261,12 +280,12 @@ def stored_blocks_are_whole(tokens: int, dcp_size: int) -> None:
     reachability.chunk_window_sliding,
     geometry.skipped_tokens_window,
     geometry.ceil_div,
-    sizes="all",
-    bounds="all integers",
+    sizes="grid",
+    bounds="blocks of 4 tokens, chunks of one block; any window and length",
     laws=("LV-9",),
 )
 def window_load_stays_within_its_bound(window: int, total: int) -> None:
-    """LV-9: blocks of 4 tokens that a window touches at any length, chunks of one block."""
+    """The load of a window has at most as many blocks as its bound says, at any offset (LV-9)."""
     assert window >= 1
     assert total >= 1
     most = reachability.window_block_bound(reachability.chunk_window_sliding(window, 4), 1)
@@ -274,9 +293,9 @@ def window_load_stays_within_its_bound(window: int, total: int) -> None:
     assert geometry.ceil_div(total, 4) - first <= most
 
 
-@claim(retention.admission_cap_window, sizes="all", bounds="all integers", laws=())
+@claim(retention.admission_cap_window, sizes="grid", bounds="blocks of 4 tokens; any window, tokens in flight and length")
 def admission_cap_covers_a_window_at_any_offset(window: int, inflight: int, offset: int, length: int) -> None:
-    """2.8: blocks of 4 tokens that a window and the tokens in flight can touch."""
+    """The blocks that the gate reserves for a window are enough at any offset (2.8)."""
     assert window >= 2
     assert inflight >= 0
     assert length >= 1
@@ -286,9 +305,9 @@ def admission_cap_covers_a_window_at_any_offset(window: int, inflight: int, offs
     assert (offset + live - 1) // 4 + 1 <= cap
 
 
-@claim(reachability.host_pool_size, sizes="all", bounds="all integers", laws=())
+@claim(reachability.host_pool_size, sizes="all", bounds="any number of device blocks and bytes")
 def host_pool_has_a_block(gpu_blocks: int, cpu_bytes: int) -> None:
-    """2.8: the null block exists even if nothing else fits."""
+    """The host pool has its null block even if nothing else fits (2.8)."""
     assert gpu_blocks >= 0
     assert cpu_bytes >= 0
     size = reachability.host_pool_size(

@@ -14,9 +14,9 @@ from kvproof.proofs.claims import pools_of_four as four
 from kvproof.proofs.claims.pools_of_four import Draft, Key
 
 
-@claim(pools.take, sizes="shape", bounds="four blocks", laws=("PC-5",))
+@claim(pools.take, sizes="shape", bounds=four.TWO_KEYS, laws=("PC-5",))
 def take_one_of_a_pool_with_two_keys(draft: Draft, key: Key, other: Key) -> None:
-    """T1, PC-5: the block at the front, with one reference and without keys; nothing else changes."""
+    """A block is taken from the front of the queue, with one reference and no key; nothing else changes (T1, PC-5)."""
     assert four.legal(draft, key, other, free=1)
     old = four.pool_of(draft, key, other)
     new, (block,) = pools.take(old, 1)
@@ -29,9 +29,9 @@ def take_one_of_a_pool_with_two_keys(draft: Draft, key: Key, other: Key) -> None
     assert four.holdings_kept(old, new, block)
 
 
-@claim(pools.take, sizes="shape", bounds="four blocks", laws=("PC-5",))
+@claim(pools.take, sizes="shape", bounds=four.TWO_KEYS, laws=("PC-5",))
 def take_two_of_a_pool_with_two_keys(draft: Draft, key: Key, other: Key) -> None:
-    """T1, PC-5."""
+    """Two blocks are taken from the front of the queue in its order, each as one alone (T1, PC-5)."""
     assert four.legal(draft, key, other, free=2)
     old = four.pool_of(draft, key, other)
     new, blocks = pools.take(old, 2)
@@ -43,9 +43,9 @@ def take_two_of_a_pool_with_two_keys(draft: Draft, key: Key, other: Key) -> None
     assert four.holdings_kept(old, new, *blocks)
 
 
-@claim(pools.take, sizes="shape", bounds="four blocks", laws=())
+@claim(pools.take, sizes="shape", bounds=four.ONE_KEY)
 def take_no_more_than_is_free(draft: Draft, key: Key, count: int) -> None:
-    """T1: a demand that the queue cannot meet is refused."""
+    """A demand that the queue cannot meet is refused, and no other (T1)."""
     assert four.legal(draft, key)
     assert 1 <= count <= 4
     old = four.pool_of(draft, key)
@@ -54,9 +54,9 @@ def take_no_more_than_is_free(draft: Draft, key: Key, count: int) -> None:
     assert (answer is None) == (wanted > len(old.free))
 
 
-@claim(pools.touch, sizes="shape", bounds="four blocks", laws=())
+@claim(pools.touch, sizes="shape", bounds=four.ONE_KEY)
 def touch_a_block(draft: Draft, key: Key, number: int) -> None:
-    """T2: one reference more, out of the queue, keys and the rest stay."""
+    """A touched block has one reference more and is out of the queue, and keys and the rest stay (T2)."""
     assert four.legal(draft, key)
     assert 1 <= number <= 3
     old = four.pool_of(draft, key)
@@ -68,9 +68,9 @@ def touch_a_block(draft: Draft, key: Key, number: int) -> None:
     assert four.holdings_kept(old, new, block)
 
 
-@claim(pools.touch, sizes="shape", bounds="four blocks", laws=())
+@claim(pools.touch, sizes="shape", bounds=four.ONE_KEY)
 def touch_a_block_twice(draft: Draft, key: Key, number: int) -> None:
-    """T2: two references more."""
+    """A block that is touched twice has two references more (T2)."""
     assert four.legal(draft, key)
     assert 1 <= number <= 3
     old = four.pool_of(draft, key)
@@ -82,9 +82,11 @@ def touch_a_block_twice(draft: Draft, key: Key, number: int) -> None:
     assert four.holdings_kept(old, new, block)
 
 
-@claim(pools.release, sizes="shape", bounds="four blocks", laws=("PC-8",))
+@claim(pools.release, sizes="shape", bounds=four.ONE_KEY, laws=("PC-8",))
 def release_a_block(draft: Draft, key: Key, number: int) -> None:
-    """T3, PC-8: one reference less; at none, to the front of the queue without a key and to its back with one."""
+    """A released block has one reference less; at none it goes to the front of the queue without a key and to its back with
+    one (T3, PC-8).
+    """
     assert four.legal(draft, key)
     assert 1 <= number <= 3
     old = four.pool_of(draft, key)
@@ -97,9 +99,9 @@ def release_a_block(draft: Draft, key: Key, number: int) -> None:
     assert new is None or new.ref[block] > 0 or new.free.index(block) == (0 if four.unkeyed(old, block) else len(old.free))
 
 
-@claim(pools.release, sizes="shape", bounds="four blocks", laws=("PC-8",))
+@claim(pools.release, sizes="shape", bounds=four.ONE_KEY, laws=("PC-8",))
 def release_two_blocks(draft: Draft, key: Key, number: int) -> None:
-    """T3, PC-8: both leave use; unkeyed ones stand in front of all others, keyed ones behind, in the order given."""
+    """Of two released blocks the unkeyed stand in front of all others and the keyed behind, in the order given (T3, PC-8)."""
     assert four.legal(draft, key)
     assert 1 <= number <= 3
     old = four.pool_of(draft, key)
@@ -117,9 +119,9 @@ def release_two_blocks(draft: Draft, key: Key, number: int) -> None:
     assert new is None or four.keys_kept(old, new)
 
 
-@claim(pools.release, sizes="shape", bounds="four blocks", laws=("PC-4",))
+@claim(pools.release, sizes="shape", bounds=four.ONE_KEY, laws=("PC-4",))
 def release_a_block_twice(draft: Draft, key: Key, number: int) -> None:
-    """T3, PC-4: both references go, or the release is refused."""
+    """A block that is released twice loses both references, or the release is refused (T3, PC-4)."""
     assert four.legal(draft, key)
     assert 1 <= number <= 3
     old = four.pool_of(draft, key)

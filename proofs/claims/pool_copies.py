@@ -28,9 +28,11 @@ def owing(index: int, source: int, beside: int) -> GroupState:
     return GroupState(table=(source, beside) if index == 0 else (beside, source), partial_index=index, partial_source=source)
 
 
-@claim(copying.redirect, sizes="shape", bounds="four blocks", laws=("TB-2",))
+@claim(copying.redirect, sizes="shape", bounds=four.ONE_KEY, laws=("COW-1", "COW-3"))
 def redirect_to_a_private_copy(draft: Draft, key: Key, number: int, index: int, beside: int) -> None:
-    """T19.1, 3.4, TB-2: the copy stands in the table and has two references; the source keeps its own and its keys."""
+    """A redirected entry stands for a fresh block of one reference, and the copy into it is queued with both ends held (T19,
+    COW-1, COW-3).
+    """
     assert four.legal(draft, key, free=1)
     assert four.within(1, number, 3) & four.within(0, index, 1) & four.in_use(draft, number)
     old = four.pool_of(draft, key)
@@ -51,9 +53,9 @@ def redirect_to_a_private_copy(draft: Draft, key: Key, number: int, index: int, 
     assert work.copies == [(0, source, copy)]
 
 
-@claim(copying.redirect, sizes="shape", bounds="four blocks", laws=())
+@claim(copying.redirect, sizes="shape", bounds=four.ONE_KEY)
 def redirect_only_the_block_in_the_table(draft: Draft, key: Key, number: int, index: int, other: int) -> None:
-    """T19.1: refused if the table has another block there than the one remembered, or the null block."""
+    """A redirection of an entry that holds another block is refused (T19)."""
     assert four.legal(draft, key, free=1)
     assert four.within(1, number, 3) & four.within(0, index, 1) & four.within(0, other, 3) & four.in_use(draft, number)
     old = four.pool_of(draft, key)
@@ -65,9 +67,9 @@ def redirect_only_the_block_in_the_table(draft: Draft, key: Key, number: int, in
     assert (answer is None) == (remembered != source)
 
 
-@claim(copying.redirect, sizes="shape", bounds="four blocks", laws=())
+@claim(copying.redirect, sizes="shape", bounds=four.ONE_KEY)
 def redirect_no_null_block(draft: Draft, key: Key, index: int) -> None:
-    """T19.1: refused, although the table has the null block there."""
+    """A null entry is never redirected (T19)."""
     assert four.legal(draft, key, free=1)
     assert four.within(0, index, 1)
     old = four.pool_of(draft, key)
@@ -76,9 +78,9 @@ def redirect_no_null_block(draft: Draft, key: Key, index: int) -> None:
     assert answer is None
 
 
-@claim(copying.redirect, pools.release, sizes="shape", bounds="four blocks", laws=("COW-3",))
+@claim(copying.redirect, pools.release, sizes="shape", bounds=four.ONE_KEY, laws=("PC-3",))
 def drain_gives_back_both_ends(draft: Draft, key: Key, number: int) -> None:
-    """T0 part 5, COW-3: after the drain the copy is held by its table alone, and the source by one holder less."""
+    """Behind a drained copy both of its ends have the references that they had before it was queued (T23, PC-3)."""
     assert four.legal(draft, key, free=1)
     assert four.within(1, number, 3) & four.in_use(draft, number)
     old = four.pool_of(draft, key)

@@ -12,9 +12,9 @@ from kvproof.proofs.claims import pools_of_four as four
 from kvproof.proofs.claims.pools_of_four import Draft, Key
 
 
-@claim(pools.insert, sizes="shape", bounds="four blocks", laws=())
+@claim(pools.insert, sizes="shape", bounds=four.NO_KEYS)
 def insert_into_a_pool_without_keys(draft: Draft, number: int, node: int, group: int, tokens: int) -> None:
-    """T6: the key becomes the block's primary."""
+    """The first key of a block becomes its primary (T6)."""
     assert four.legal(draft)
     assert four.within(1, number, 3) & (node >= 0) & (group >= 0) & (tokens >= 1)
     old = four.pool_of(draft)
@@ -27,9 +27,9 @@ def insert_into_a_pool_without_keys(draft: Draft, number: int, node: int, group:
     assert four.holdings_kept(old, new)
 
 
-@claim(pools.insert, sizes="shape", bounds="four blocks", laws=())
+@claim(pools.insert, sizes="shape", bounds=four.KEY_IN_AND_OUT_OF_USE)
 def insert_into_a_pool_with_one_key(draft: Draft, key: Key, number: int, node: int, group: int, tokens: int) -> None:
-    """T6: the block carries the key; a primary that it had stays, and a key that it had changes nothing."""
+    """An inserted key is carried by its block; a primary that it had stays, and a key that it had changes nothing (T6)."""
     assert four.legal(draft, key, free=2)
     assert four.within(1, number, 3) & (node >= 0) & (group >= 0) & (tokens >= 1)
     old = four.pool_of(draft, key)
@@ -44,9 +44,9 @@ def insert_into_a_pool_with_one_key(draft: Draft, key: Key, number: int, node: i
     assert four.holdings_kept(old, new)
 
 
-@claim(pools.promote, sizes="shape", bounds="four blocks", laws=("HB-3",))
+@claim(pools.promote, sizes="shape", bounds=four.KEY_IN_AND_OUT_OF_USE)
 def promote_a_block(draft: Draft, key: Key, number: int, node: int, group: int, tokens: int) -> None:
-    """T7, HB-3: a block comes to stand for more tokens and loses its other keys."""
+    """A promoted block gives up its keys and has the new one as its primary (T7)."""
     assert four.legal(draft, key, free=2)
     assert four.within(1, number, 3) & (node >= 0) & (group >= 0) & (tokens >= 1)
     assert four.every((number != block) | (tokens > draft.tokens[block - 1]) for block in four.BLOCKS)
@@ -61,9 +61,9 @@ def promote_a_block(draft: Draft, key: Key, number: int, node: int, group: int, 
     assert four.holdings_kept(old, new)
 
 
-@claim(pools.promote, sizes="shape", bounds="four blocks", laws=())
+@claim(pools.promote, sizes="shape", bounds=four.KEY_IN_AND_OUT_OF_USE)
 def promote_only_to_more_tokens(draft: Draft, key: Key, standing: int, tokens: int) -> None:
-    """T7: refused unless the count increases; counts of 1 to 3, which the refusal can write into its message."""
+    """A promotion to no more tokens is refused (T7)."""
     assert four.legal(draft, key, free=2)
     assert four.within(1, standing, 3) & four.within(1, tokens, 3)
     stands_for = four.pick((1, 2, 3), standing - 1)
@@ -73,9 +73,9 @@ def promote_only_to_more_tokens(draft: Draft, key: Key, standing: int, tokens: i
     assert (new is None) == (wanted <= stands_for)
 
 
-@claim(pools.insert_partial, sizes="shape", bounds="four blocks", laws=())
+@claim(pools.insert_partial, sizes="shape", bounds=four.KEY_IN_AND_OUT_OF_USE)
 def insert_a_partial_boundary(draft: Draft, key: Key, number: int, node: int, group: int, tokens: int) -> None:
-    """T8: a smaller primary gives way with its keys, a larger one stays; what a block stands for never shrinks."""
+    """A partial boundary becomes the primary where it stands for more tokens, and a further key where not (T8)."""
     assert four.legal(draft, key, free=2)
     assert four.within(1, number, 3) & (node >= 0) & (group >= 0) & (tokens >= 1)
     old = four.pool_of(draft, key)
@@ -90,9 +90,9 @@ def insert_a_partial_boundary(draft: Draft, key: Key, number: int, node: int, gr
     assert four.holdings_kept(old, new)
 
 
-@claim(pools.evict, sizes="shape", bounds="four blocks", laws=())
+@claim(pools.evict, sizes="shape", bounds=four.ONE_KEY)
 def evict_a_block(draft: Draft, key: Key, number: int) -> None:
-    """T4: its keys go and nothing else does."""
+    """An evicted block has no key any more, and no other block loses one (T4)."""
     assert four.legal(draft, key)
     assert 1 <= number <= 3
     old = four.pool_of(draft, key)
@@ -104,9 +104,9 @@ def evict_a_block(draft: Draft, key: Key, number: int) -> None:
     assert four.holdings_kept(old, new)
 
 
-@claim(pools.find, sizes="shape", bounds="four blocks", laws=())
+@claim(pools.find, sizes="shape", bounds=four.ONE_KEY)
 def find_the_block_with_the_key(draft: Draft, key: Key, node: int, group: int) -> None:
-    """3.2: -1 if none has it."""
+    """A lookup yields the block that carries the key, and none if no block does (3.2)."""
     assert four.legal(draft, key)
     old = four.pool_of(draft, key)
     found = pools.find(old, node, group)
@@ -114,9 +114,9 @@ def find_the_block_with_the_key(draft: Draft, key: Key, node: int, group: int) -
     assert found == (old.entries[0][3] if four.same_key(old.entries[0], wanted) else -1)
 
 
-@claim(pools.move, sizes="shape", bounds="four blocks", laws=("COW-5",))
+@claim(pools.move, sizes="shape", bounds=four.KEY_IN_AND_OUT_OF_USE)
 def move_the_keys(draft: Draft, key: Key, number: int, target: int) -> None:
-    """T6, COW-5: the destination has what the source had; refused if the destination has a key."""
+    """A move takes all keys from the source to the copy (T21)."""
     assert four.legal(draft, key, free=2)
     assert four.within(1, number, 3) & four.within(1, target, 3)
     old = four.pool_of(draft, key)
@@ -129,9 +129,9 @@ def move_the_keys(draft: Draft, key: Key, number: int, target: int) -> None:
     assert new is None or (four.keys_kept(old, new, source, copy) and four.holdings_kept(old, new))
 
 
-@claim(pools.promote, pools.restore_keys, pools.keys_of, sizes="shape", bounds="four blocks", laws=())
+@claim(pools.promote, pools.restore_keys, pools.keys_of, sizes="shape", bounds=four.KEY_IN_AND_OUT_OF_USE)
 def restore_undoes_a_promotion(draft: Draft, key: Key, number: int, node: int, group: int, tokens: int) -> None:
-    """T39: a block whose registration is withdrawn has the keys that it had before."""
+    """Restoring what was recorded before a promotion gives the keys back as they were (T39.2)."""
     assert four.legal(draft, key, free=2)
     assert four.within(1, number, 3) & (node >= 0) & (group >= 0) & (tokens >= 1)
     assert four.every((number != block) | (tokens > draft.tokens[block - 1]) for block in four.BLOCKS)

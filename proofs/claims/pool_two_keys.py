@@ -13,9 +13,9 @@ from kvproof.proofs.claims import pools_of_four as four
 from kvproof.proofs.claims.pools_of_four import Draft, Key
 
 
-@claim(pools.evict, sizes="shape", bounds="four blocks", laws=())
+@claim(pools.evict, sizes="shape", bounds=four.TWO_KEYS_IDLE, deep=True)
 def evict_a_block_of_a_pool_with_two_keys(draft: Draft, key: Key, other: Key, number: int) -> None:
-    """T4: its keys go and nothing else does."""
+    """An evicted block loses all its keys, and the other blocks none (T4)."""
     assert four.legal(draft, key, other, free=3)
     assert 1 <= number <= 3
     old = four.pool_of(draft, key, other)
@@ -27,9 +27,9 @@ def evict_a_block_of_a_pool_with_two_keys(draft: Draft, key: Key, other: Key, nu
     assert four.holdings_kept(old, new)
 
 
-@claim(pools.reset, sizes="shape", bounds="four blocks", laws=())
+@claim(pools.reset, sizes="shape", bounds=four.TWO_KEYS, deep=True)
 def reset_clears_an_idle_pool_only(draft: Draft, key: Key, other: Key) -> None:
-    """T5."""
+    """A reset takes all keys if no block is in use, and changes nothing otherwise (T5)."""
     assert four.legal(draft, key, other)
     old = four.pool_of(draft, key, other)
     new, cleared = pools.reset(old)
@@ -39,9 +39,9 @@ def reset_clears_an_idle_pool_only(draft: Draft, key: Key, other: Key) -> None:
     assert all(four.unkeyed(new, block) for block in four.BLOCKS) if cleared else four.keys_kept(old, new)
 
 
-@claim(pools.find, sizes="shape", bounds="four blocks", laws=())
+@claim(pools.find, sizes="shape", bounds=four.TWO_KEYS_IDLE, deep=True)
 def find_yields_the_first_inserted(draft: Draft, key: Key, other: Key, node: int, group: int) -> None:
-    """3.2: of the blocks with a key the one that got it first; -1 if none has it."""
+    """Of two blocks with one key a lookup yields the one that was inserted first (3.2)."""
     assert four.legal(draft, key, other, free=3)
     old = four.pool_of(draft, key, other)
     found = pools.find(old, node, group)
@@ -51,11 +51,11 @@ def find_yields_the_first_inserted(draft: Draft, key: Key, other: Key, node: int
     assert found == -1 or any(entry[3] == found and all(entry[2] <= one[2] for one in matching) for entry in matching)
 
 
-@claim(pools.insert, sizes="shape", bounds="four blocks", laws=())
+@claim(pools.insert, sizes="shape", bounds=four.TWO_KEYS_IDLE, deep=True)
 def insert_into_a_pool_with_two_keys(
     draft: Draft, key: Key, other: Key, number: int, node: int, group: int, tokens: int
 ) -> None:
-    """T6: the block carries the key; a primary that it had stays, and a key that it had changes nothing."""
+    """A key that is inserted beside two others is carried by its block, whose primary stays (T6)."""
     assert four.legal(draft, key, other, free=3)
     assert four.within(1, number, 3) & (node >= 0) & (group >= 0) & (tokens >= 1)
     old = four.pool_of(draft, key, other)
@@ -70,11 +70,11 @@ def insert_into_a_pool_with_two_keys(
     assert four.holdings_kept(old, new)
 
 
-@claim(pools.promote, sizes="shape", bounds="four blocks", laws=("HB-3",))
+@claim(pools.promote, sizes="shape", bounds=four.TWO_KEYS_IDLE, deep=True)
 def promote_a_block_of_a_pool_with_two_keys(
     draft: Draft, key: Key, other: Key, number: int, node: int, group: int, tokens: int
 ) -> None:
-    """T7, HB-3: a block comes to stand for more tokens and loses its other keys."""
+    """A promoted block gives up both keys that it had, and the other blocks keep theirs (T7)."""
     assert four.legal(draft, key, other, free=3)
     assert four.within(1, number, 3) & (node >= 0) & (group >= 0) & (tokens >= 1)
     assert four.every((number != block) | (tokens > draft.tokens[block - 1]) for block in four.BLOCKS)
@@ -88,9 +88,9 @@ def promote_a_block_of_a_pool_with_two_keys(
     assert four.holdings_kept(old, new)
 
 
-@claim(pools.move, sizes="shape", bounds="four blocks", laws=("COW-5",))
+@claim(pools.move, sizes="shape", bounds=four.TWO_KEYS_IDLE, deep=True)
 def move_both_keys(draft: Draft, key: Key, other: Key, number: int, target: int) -> None:
-    """T6, COW-5: the destination has what the source had, the same primary first; refused if it has a key."""
+    """A move takes both keys from the source to the copy, in the order of their insertion (T21)."""
     assert four.legal(draft, key, other, free=3)
     assert four.within(1, number, 3) & four.within(1, target, 3)
     old = four.pool_of(draft, key, other)

@@ -24,6 +24,14 @@ Three = tuple[int, int, int]
 Key = tuple[int, int, int, int]
 """An entry of the key map: node, group, number of its insertion, block."""
 
+SHAPE = "four blocks, {}; every queue up to names, any references, contents and insertion numbers"
+NO_KEYS = SHAPE.format("no key")
+ONE_KEY = SHAPE.format("one key")
+TWO_KEYS = SHAPE.format("two keys")
+TWO_KEYS_IDLE = "four blocks, two keys; no block in use, any contents and insertion numbers"
+KEY_IN_AND_OUT_OF_USE = "four blocks, one key; each block in use and free once, any references, contents and insertion numbers"
+"""What claims about these pools say of their bounds."""
+
 BLOCKS = (1, 2, 3)
 """The blocks that can be handed out."""
 
