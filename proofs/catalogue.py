@@ -29,7 +29,17 @@ STEPS: tuple[str, ...] = (
 )
 """The files of one-step claims: each transition from any sound state of its shape, beside those of the pool."""
 
-FILES: tuple[str, ...] = ("geometry", "boundaries", "pool", "pool_keys", "pool_two_keys", "pool_copies", *STEPS)
+FILES: tuple[str, ...] = (
+    "geometry",
+    "sizes",
+    "boundaries",
+    "combining",
+    "pool",
+    "pool_keys",
+    "pool_two_keys",
+    "pool_copies",
+    *STEPS,
+)
 """The files of claims (``claims/``), each with its faulty twins in the file of the same name in ``planted/``."""
 
 LEMMAS: tuple[str, ...] = ("grid", "any_pool")

@@ -1,0 +1,95 @@
+"""Faulty twins of the claims about block sizes, units and checks."""
+
+from __future__ import annotations
+
+from math import prod
+
+from kvproof.core import geometry
+from kvproof.proofs.planting import planted
+
+
+def _no_check(*of: object, **named: object) -> None:
+    """Check nothing."""
+    del of, named
+
+
+PLANTED = (
+    planted(
+        "scheduler block as a product", "scheduler_block_is_the_least_common_multiple", at=geometry, scheduler_block_size=prod
+    ),
+    planted(
+        "hash block as the smallest block",
+        "default_hash_block_is_the_greatest_common_divisor",
+        at=geometry,
+        default_hash_block_size=lambda sizes: min(sizes),
+    ),
+    planted(
+        "any requested unit is taken",
+        "requested_unit_is_taken_iff_it_divides_every_cacheable_size",
+        at=geometry,
+        hash_block_size=lambda *, requested, **of: requested,
+    ),
+    planted(
+        "hashes whether anything caches or not",
+        "nothing_is_hashed_without_caching_and_connectors",
+        at=geometry,
+        hash_block_size=lambda *, sizes, **of: geometry.default_hash_block_size(sizes),
+    ),
+    planted("sizes are not checked", "sizes_are_accepted_iff_they_divide", at=geometry, check_sizes=_no_check),
+    planted(
+        "states are not checked",
+        "compressed_states_need_hits_that_end_on_a_state",
+        at=geometry,
+        check_state_compression=_no_check,
+    ),
+    planted(
+        "sharding is not checked",
+        "only_full_attention_is_sharded_on_several_ranks",
+        at=geometry,
+        check_group_sharding=_no_check,
+    ),
+    planted("interleaves are not checked", "interleave_divides_the_block", at=geometry, check_interleave=_no_check),
+    planted(
+        "EAGLE gives up a whole block always",
+        "eagle_gives_up_one_unit_of_a_hit",
+        at=geometry,
+        eagle_unit=lambda size, alignment: size,
+    ),
+    planted(
+        "the margin is a hash block always",
+        "eagle_margin_is_a_unit_of_the_class",
+        at=geometry,
+        eagle_margin=lambda size, hash_block, fine: hash_block,
+    ),
+    planted(
+        "rows padded down",
+        "padded_attention_rows_still_cover_the_context",
+        at=geometry,
+        align_row_width=lambda width, size, alignment: width // 8 * 8,
+    ),
+    planted(
+        "no column for the running state",
+        "small_rows_hold_what_stands_in_them",
+        at=geometry,
+        mamba_other_row_width=lambda spare: spare,
+    ),
+    planted("the widest row is shared", "a_shared_row_needs_one_width", at=geometry, shared_row_width=max),
+    planted(
+        "the first rank owns everything",
+        "a_sharded_position_has_one_owner_and_a_replicated_one_all",
+        at=geometry,
+        owns=lambda position, rank, size, sharded, dcp_size, interleave: rank == 0,
+    ),
+    planted(
+        "each rank decides by its own length",
+        "all_ranks_take_one_branch",
+        at=geometry,
+        context_branches=lambda prefix, n: tuple(geometry.local_length(prefix, rank, n, 1) > 0 for rank in range(n)),
+    ),
+    planted(
+        "full attention forgets what it has computed",
+        "full_attention_reads_everything",
+        at=geometry,
+        skipped_tokens_attention=lambda computed: computed,
+    ),
+)
