@@ -124,15 +124,15 @@ def measured(searches: dict[Key, Search], limit: int, processes: int) -> Iterato
             running[here] = (key, process)
         for ready in wait(list(running)):
             assert isinstance(ready, Connection)
-            key, process = running.pop(ready)
+            key, ended = running.pop(ready)
             try:
                 found = ready.recv()
             except EOFError:
                 found = Time(False, float(limit))
-            process.join()
+            ended.join()
             ready.close()
-            if process.exitcode not in (0, -signal.SIGXCPU, -signal.SIGKILL):
-                raise RuntimeError(f"the search of {key} ended with status {process.exitcode}")
+            if ended.exitcode not in (0, -signal.SIGXCPU, -signal.SIGKILL):
+                raise RuntimeError(f"the search of {key} ended with status {ended.exitcode}")
             yield key, found
 
 

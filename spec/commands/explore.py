@@ -118,7 +118,7 @@ def command(
 def _which(quick: bool, further: bool, product: bool) -> Which:
     """Return the set of scopes that is asked for. Raises UserError for more than one."""
     flags: dict[Which, bool] = {"quick": quick, "further": further, "product": product}
-    asked = [which for which, given in flags.items() if given]
+    asked: list[Which] = [which for which, given in flags.items() if given]
     if len(asked) > 1:
         raise UserError(f"{' and '.join(f'--{which}' for which in asked)} choose the scopes: take one of them at a time")
     return asked[0] if asked else "catalogue"

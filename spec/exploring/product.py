@@ -82,7 +82,7 @@ class Combination:
 
     @property
     def _clip(self) -> int | None:
-        """Where chunks stop (T22), None: by default, at every block of states, which are half an attention block on several ranks.
+        """Where chunks stop (T22), None: at every block of states, which are half an attention block on several ranks.
 
         Then EAGLE leaves hits inside a block, which a host tier cannot load; and where hits end on whole attention blocks only
         it leaves none. So there, and with a lazy host, chunks stop at attention blocks.

@@ -17,7 +17,12 @@ OTHER = configure((full(1),), max_model_len=5, num_blocks=4)
 def test_an_action_is_done_once_where_runs_share_their_beginning(monkeypatch):
     done = []
     real = door.step
-    monkeypatch.setattr(door, "step", lambda world, action: done.append(action) or real(world, action))
+
+    def counted(world, action):
+        done.append(action)
+        return real(world, action)
+
+    monkeypatch.setattr(door, "step", counted)
     start = players.Shared()
     one = players.played(start, CONFIG, [Submit(0, (0, 0)), BeginStep()])
     two = players.played(start, CONFIG, [Submit(0, (0, 0)), Finish(0)])
