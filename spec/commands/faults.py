@@ -126,7 +126,7 @@ def as_markdown() -> str:
         "or is the value of a profile field; generation must find it, and each of its laws must catch it. `actions` is the",
         "length of the shortest counterexample that random walks and shrinking have found; `explorer` is that of the shortest",
         "one in a scope of the [explorer](explore.md), which has tried everything shorter there; the engines have scopes of",
-        "their own. Written by `kvproof faults --write docs/faults.md`, with the times in `benchmarks/results` if there are any.",
+        "their own. Written by `kvproof faults --write docs/faults.md`, with times if `benchmarks/results` has some.",
         "",
         "| id | what it does wrong | source | laws | replaces | actions | explorer |",
         "|---|---|---|---|---|---|---|",

@@ -91,7 +91,7 @@ LENGTHS: dict[str, int] = {
     "M-INF-1": 14,
     "M-LATE-1": 14,
     "M-LATE-2": 26,
-    "M-LATE-3": 46,
+    "M-LATE-3": 35,
     "M-EVT-1": 4,
     "M-EVT-2": 15,
     "M-EVT-3": 4,
