@@ -80,6 +80,3 @@ KILLS: dict[str, Kill] = {
     "M-PUB-158": Kill("fa1-m2-n2-host", "IP-2", 8),
     "M-PUB-174": Kill("fa1-host", "CP-4", 47),
 }
-
-ELSEWHERE: dict[str, tuple[str, str]] = {}
-"""Faults that no scope was seen to reach: a scope of the walk (``engines.scopes``) that does, and why. There are none."""

@@ -418,5 +418,27 @@ FURTHER: tuple[Scope, ...] = (
         ),
         {"dcp_size": 2, "max_model_len": 8, "num_blocks": 12, "max_running": 2},
     ),
+    # What one group hits lies in front of the queue when another one takes blocks for external tokens.
+    Scope(
+        "fa1-fa1-loads",
+        (full(1), full(1)),
+        Bounds(("a", "aa", "aaa"), submits=3, outputs=0, at_most={act.Finish: 2}, depth=24),
+        {"connectors": (False,), "max_model_len": 4, "num_blocks": 7, "max_running": 2},
+    ),
+    # Two windows that drop one after the other, the second behind what the first matched.
+    Scope(
+        "w2-w3-eagle",
+        (window(2, 2), window(2, 3)),
+        Bounds(
+            ("a" * 9,),
+            submits=2,
+            outputs=0,
+            alphabet=(0,),
+            live=1,
+            external=False,
+            at_most={act.EvictBlocks: 1, act.Finish: 1, act.Allocate: 1},
+        ),
+        {"max_model_len": 10, "num_blocks": 13, "max_running": 1, "use_eagle": True},
+    ),
 )
 """Scopes without a host tier for faults that the catalogue has no room for."""
