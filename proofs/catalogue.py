@@ -103,8 +103,8 @@ def everything() -> tuple[Claim | Lemma, ...]:
 
 
 def by_name(name: str) -> Claim | Lemma:
-    """Return the claim or lemma of this name. Raises UserError that lists near ones."""
-    return near.named("claim", name, everything())
+    """Return the claim or lemma of this name. Raises UserError that names near ones."""
+    return near.named("claim", name, everything(), "kvproof prove --claim list")
 
 
 @cache

@@ -38,9 +38,9 @@ def unknown(what: str, name: str, known: Sequence[str], command: str = "") -> st
     return f"no {what} {name!r}{asked}; {rest}"
 
 
-def named(what: str, name: str, all_of: Sequence[N]) -> N:
-    """Return the one of this name. Raises UserError that lists the known names."""
+def named(what: str, name: str, all_of: Sequence[N], command: str = "") -> N:
+    """Return the one of this name. Raises UserError that lists the known names, or says which ``command`` does."""
     for one in all_of:
         if one.name == name:
             return one
-    raise UserError(unknown(what, name, [one.name for one in all_of]))
+    raise UserError(unknown(what, name, [one.name for one in all_of], command))

@@ -33,8 +33,8 @@ def every() -> tuple[Scope, ...]:
 
 
 def by_name(name: str) -> Scope:
-    """Return the scope of this name. Raises UserError that lists the known ones."""
-    return near.named("scope", name, every())
+    """Return the scope of this name. Raises UserError that names near ones."""
+    return near.named("scope", name, every(), "kvproof explore --scope list")
 
 
 def of(which: Which) -> tuple[Scope, ...]:
