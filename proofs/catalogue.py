@@ -31,6 +31,7 @@ STEPS: tuple[str, ...] = (
 
 FILES: tuple[str, ...] = (
     "geometry",
+    "ownership",
     "sizes",
     "boundaries",
     "combining",

@@ -112,9 +112,9 @@ def divergence_needs_full_attention_to_be_deepest(one: int, two: int, three: int
     assert found == ((one <= deepest) & (two <= deepest) & (three <= deepest))
 
 
-@claim(lookup.supports_divergence, sizes="shape", bounds="no, one, two and three connectors", laws=("CA-2",), settles=("CA-1",))
+@claim(lookup.supports_divergence, sizes="shape", bounds="no, one, two and three connectors", settles=("CA-2",))
 def several_connectors_can_only_what_all_can(one: bool, two: bool, three: bool) -> None:
-    """Connectors support divergent hits only if there are some and all of them can (T13, CA-1, CA-2)."""
+    """Connectors support divergent hits only if there are some and all of them can (T13, CA-2)."""
     assert isinstance(one, bool)
     alone = lookup.supports_divergence((one,))
     pair = lookup.supports_divergence((one, two))
@@ -142,7 +142,7 @@ def a_multi_connector_asks_its_children(reads: bool, moves: bool, strange: bool)
     assert found == (reads and moves and not strange)
 
 
-@claim(lookup.replaces_tail, sizes="all", bounds="any tail and number of external tokens", laws=("CA-7",), settles=("CA-7",))
+@claim(lookup.replaces_tail, sizes="all", bounds="any tail and number of external tokens", laws=("CA-7",))
 def external_tokens_replace_a_tail_only_if_they_reach_further(tail: int, external: int) -> None:
     """External tokens take the place of a local tail exactly if they reach further (T14.3, CA-7)."""
     assert tail >= 0
