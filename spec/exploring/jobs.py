@@ -120,7 +120,7 @@ class Done:
 
 
 def jobs(asked: Asked) -> list[Job]:
-    """Return the jobs of an exploration. Raises UserError for unknown names."""
+    """Return the jobs of an exploration. Raises UserError for unknown names, and if there is nothing to do."""
     check.chosen_laws(check.Options(laws=asked.laws))
     named = tuple(scopes.by_name(name) for name in dict.fromkeys(asked.scopes))
     if asked.which in ("further", "product"):
@@ -129,7 +129,11 @@ def jobs(asked: Asked) -> list[Job]:
         return _jobs_of(asked, _fault(asked.fault), named, kills.table())
     if asked.every_fault:
         known = kills.table()
-        return [job for fault in faults.ALL if fault.id in known for job in _jobs_of(asked, fault, named, known)]
+        work = [job for fault in faults.ALL if fault.id in known for job in _jobs_of(asked, fault, named, known)]
+        if not work:
+            where = ", ".join(scope.name for scope in named)
+            raise UserError(f"no fault is pinned in {where}: leave --scope out, or name a fault with --fault")
+        return work
     return [Job(asked, scope) for scope in named or scopes.of(asked.which)]
 
 

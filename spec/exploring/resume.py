@@ -63,10 +63,14 @@ def read(job: Job, folder: Path, pin: Pin | None) -> Done | str:
         found = document["counterexample"]
         example = None if found is None else examples.loads(json.dumps(found), str(file))
         certificate = certificates.from_dict(document["certificate"])
+        if (certificate.scope, certificate.fault) != (job.scope.name, job.fault):
+            return f"{file}: is of another scope or fault"
+        if certificate.end == "violation" and example is None:
+            return f"{file}: contradicts itself: its search ended with a violation, and there is no counterexample"
         return Done(job, certificate, example, float(document["seconds"]), resumed=True)
     except FileNotFoundError:
         return ""
-    except (OSError, ValueError, KeyError, TypeError, examples.CounterexampleError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError, examples.CounterexampleError) as error:
         return f"{file}: is no result of an exploration ({error})"
 
 

@@ -234,6 +234,34 @@ def test_files_of_other_bounds_or_pins_are_explored_again_and_named(catalogue, c
     assert (tmp_path / "scope-a.json").read_text() != before
 
 
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda document: document["certificate"].update(scope="other"), "is of another scope or fault"),
+        (lambda document: document["certificate"].update(end="violation"), "contradicts itself"),
+        (lambda document: document.update(seconds=10**400), "is no result of an exploration"),
+    ],
+)
+def test_a_file_that_cannot_be_is_explored_again(catalogue, capsys, tmp_path, change, why):
+    first = explore(capsys, "--scope", "a", "--json", "--out", tmp_path)
+    file = tmp_path / "scope-a.json"
+    document = json.loads(file.read_text())
+    change(document)
+    file.write_text(json.dumps(document))
+    code, out, error = explore(capsys, "--scope", "a", "--json", "--out", tmp_path, "--resume")
+    assert (code, out) == first[:2]
+    assert f"{file}: {why}" in error
+    assert "explored again" in error
+
+
+def test_a_file_that_is_nested_too_deeply_is_explored_again(catalogue, capsys, tmp_path):
+    first = explore(capsys, "--scope", "a", "--json", "--out", tmp_path)
+    (tmp_path / "scope-a.json").write_text("[" * 200_000)
+    code, out, error = explore(capsys, "--scope", "a", "--json", "--out", tmp_path, "--resume")
+    assert (code, out) == first[:2]
+    assert "is no result of an exploration" in error
+
+
 def test_large_graphs_and_those_of_unknown_size_begin_first():
     work = [jobs.Job(jobs.Asked(), evolve(A, name=name)) for name in "abcd"]
     known = {"a": Pin(1, 5, 1), "b": Pin(1, 9, 1), "c": None, "d": Pin(9, 7, 9)}
@@ -387,6 +415,7 @@ def test_scopes_are_listed_with_what_they_leave_out(catalogue, capsys):
         (["--product", "--further"], "--further and --product choose the scopes"),
         (["--faults", "--product"], "--faults compares each fault with its pin"),
         (["--faults", "--depth", "3"], "--faults compares each fault with its pin"),
+        (["--faults", "--scope", "a"], "no fault is pinned in a"),
         (["--update", "--random", "3"], "--update pins the sizes of whole graphs"),
         (["--full", "--fault", "M-LRU-1"], "--full counts whole graphs"),
     ],
