@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
-from attrs import frozen
+from attrs import asdict, frozen
 
-from kvproof.spec import laws, output
+from kvproof.spec import datafile, laws
 from kvproof.spec.exits import UserError
 
 FILE = Path(__file__).parent / "data" / "exhausted.json"
@@ -27,18 +26,7 @@ class Exhausted:
 
 def read(file: Path | None = None) -> dict[str, Exhausted]:
     """Return what was exhausted, by law. Raises UserError if the file is none of these."""
-    file = FILE if file is None else file
-    try:
-        document = json.loads(file.read_bytes())
-        kind = (document["format"], document["version"])
-        laws = msgspec.convert(document["laws"], dict[str, Exhausted])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{file}: does not say what was exhausted ({error}): restore it from the repository") from error
-    if kind != (FORMAT, VERSION):
-        raise UserError(
-            f"{file}: does not say what was exhausted, it is {kind[0]!r} {kind[1]!r}: restore it from the repository"
-        )
-    return laws
+    return datafile.read(file or FILE, (FORMAT, VERSION), "laws", Exhausted, "does not say what was exhausted")
 
 
 def of_certificate(file: Path) -> dict[str, Exhausted]:
@@ -68,6 +56,4 @@ def of_certificate(file: Path) -> dict[str, Exhausted]:
 
 def write(laws: dict[str, Exhausted], file: Path | None = None) -> None:
     """Write what was exhausted. Raises OutputError."""
-    lines = [f'  {json.dumps(law)}: {{"scopes": {one.scopes}, "judged": {one.judged}}}' for law, one in laws.items()]
-    head = f'{{\n "format": "{FORMAT}",\n "version": {VERSION},\n "laws": {{\n'
-    output.write_atomically(FILE if file is None else file, head + ",\n".join(lines) + "\n }\n}\n")
+    datafile.write(file or FILE, (FORMAT, VERSION), "laws", {law: asdict(one) for law, one in laws.items()})

@@ -5,17 +5,15 @@ Vacuity twins and faulty twins must be refuted, all of them; the table names the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-import msgspec
 from attrs import frozen
 
 from kvproof.proofs import catalogue
 from kvproof.proofs.verdicts import Verdict
 from kvproof.proofs.work import Answer, Unit
-from kvproof.spec import output
+from kvproof.spec import datafile
 from kvproof.spec.exits import UserError
 
 FILE = Path(__file__).parent / "data" / "expected.json"
@@ -37,25 +35,13 @@ class Row:
 
 def read(file: Path | None = None) -> dict[str, Row]:
     """Return the table by claim. Raises UserError if the file is none."""
-    file = FILE if file is None else file
-    try:
-        document = json.loads(file.read_bytes())
-        kind = (document["format"], document["version"])
-        rows = msgspec.convert(document["claims"], dict[str, Row])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{file}: is no table of expected verdicts ({error}): restore it from the repository") from error
-    if kind != (FORMAT, VERSION):
-        raise UserError(
-            f"{file}: is no table of expected verdicts, but {kind[0]!r} {kind[1]!r}: restore it from the repository"
-        )
-    return rows
+    return datafile.read(file or FILE, (FORMAT, VERSION), "claims", Row, "is no table of expected verdicts")
 
 
 def write(rows: Mapping[str, Row], file: Path | None = None) -> None:
     """Write the table. Raises OutputError."""
-    lines = [f"  {json.dumps(name)}: {json.dumps(_as_dict(row))}" for name, row in rows.items()]
-    head = f'{{\n "format": "{FORMAT}",\n "version": {VERSION},\n "claims": {{\n'
-    output.write_atomically(FILE if file is None else file, head + ",\n".join(lines) + "\n }\n}\n")
+    entries = {name: _as_dict(row) for name, row in rows.items()}
+    datafile.write(file or FILE, (FORMAT, VERSION), "claims", entries)
 
 
 def _as_dict(row: Row) -> dict[str, object]:

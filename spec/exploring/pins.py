@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
-import msgspec
 from attrs import evolve, frozen
 
-from kvproof.spec import output
-from kvproof.spec.exits import UserError
+from kvproof.spec import datafile
 from kvproof.spec.exploring.certificate import Certificate
 
 FILE = Path(__file__).resolve().parents[1] / "data" / "explored.json"
@@ -72,16 +69,7 @@ def agree(pinned: Pin | None, found: Pin) -> bool:
 
 def read(file: Path | None = None) -> dict[str, Pin]:
     """Return the pins by scope. Raises UserError if the file is not one of pins."""
-    path = FILE if file is None else file
-    try:
-        document = json.loads(path.read_bytes())
-        made = msgspec.convert(document["scopes"], dict[str, Pin])
-        kind = (document["format"], document["version"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: is no file of pins ({error}): restore it from the repository") from error
-    if kind != (FORMAT, VERSION):
-        raise UserError(f"{path}: is no file of pins (it is {kind[0]!r}, version {kind[1]!r}): restore it from the repository")
-    return made
+    return datafile.read(file or FILE, (FORMAT, VERSION), "scopes", Pin, "is no file of pins")
 
 
 def every() -> dict[str, Pin]:
@@ -91,9 +79,8 @@ def every() -> dict[str, Pin]:
 
 def write(pins: Mapping[str, Pin], file: Path | None = None) -> None:
     """Write the pins. Raises OutputError."""
-    lines = [f"  {json.dumps(name)}: {json.dumps(as_dict(pin))}" for name, pin in pins.items()]
-    head = f'{{\n "format": "{FORMAT}",\n "version": {VERSION},\n "scopes": {{\n'
-    output.write_atomically(FILE if file is None else file, head + ",\n".join(lines) + "\n }\n}\n")
+    entries = {name: as_dict(pin) for name, pin in pins.items()}
+    datafile.write(file or FILE, (FORMAT, VERSION), "scopes", entries)
 
 
 def as_dict(pin: Pin) -> dict[str, int]:
