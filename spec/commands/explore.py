@@ -47,10 +47,12 @@ NAMED = 12
     help="Plant this fault and find its shortest counterexample: exit 2, else 3.",
 )
 @click.option("--faults", "every_fault", is_flag=True, help="Plant each fault in turn and compare with the table of kills.")
-@click.option("--depth", type=click.IntRange(0, 10_000), metavar="N", help="Explore runs of at most N actions.")
+@click.option("--depth", type=click.IntRange(1, 10_000), metavar="N", help="Explore runs of at most N actions.")
 @click.option("--full", is_flag=True, help="Count the worlds without the quotient by names, too (takes many times as long).")
-@click.option("--random", "runs", type=click.IntRange(1), metavar="N", help="N random runs instead of all behaviours.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the first random run.")
+@click.option(
+    "--random", "runs", type=click.IntRange(1, 1_000_000), metavar="N", help="N random runs instead of all behaviours."
+)
+@click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed of the first random run (0).")
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="DIR", help="Write the certificate, and a file per finished scope."
 )
@@ -71,7 +73,7 @@ def command(
     depth: int | None,
     full: bool,
     runs: int | None,
-    seed: int,
+    seed: int | None,
     out: Path | None,
     resumed: bool,
     update: bool,
@@ -89,14 +91,23 @@ def command(
     which = _which(quick, further, product)
     if "list" in named:
         return _list(which, as_json)
+    if seed is not None and runs is None:
+        raise UserError("--seed N is the seed of the first random run: add --random N, or leave it out")
     asked = Asked(
-        named, which, check.named_laws(laws), check.one_fault(planted), every_fault, depth, full, runs or 0, seed, processes
+        named,
+        which,
+        check.named_laws(laws),
+        check.one_fault(planted),
+        every_fault,
+        depth,
+        full,
+        runs or 0,
+        seed or 0,
+        processes,
     )
     _refuse_nonsense(asked, out, resumed, update)
     work = jobs.jobs(asked)
-    for folder, file in ((out, CERTIFICATE), (report, SUMMARY)):
-        if folder is not None:
-            output.check_writable(output.make_folder(folder) / file)
+    _check_outputs(work, out, report, update)
     began = time.monotonic()
     done = _perform(work, processes, out, resumed, as_json)
     changes: list[str] = []
@@ -147,6 +158,19 @@ def _refuse_nonsense(asked: Asked, out: Path | None, resumed: bool, update: bool
         )
 
 
+def _check_outputs(work: list[Job], out: Path | None, report: Path | None, update: bool) -> None:
+    """Find out before the work is done whether its results can be written. Raises OutputError."""
+    if out is not None:
+        output.make_folder(out)
+        for file in (out / CERTIFICATE, *(resume.file_of(job, out) for job in work)):
+            output.check_writable(file)
+    if report is not None:
+        output.check_writable(output.make_folder(report) / SUMMARY)
+    if update:
+        for file in (pins.FILE, pins.PRODUCT):
+            output.check_writable(file)
+
+
 def _perform(work: list[Job], processes: int, out: Path | None, resumed: bool, quiet: bool) -> list[Done]:
     """Do what is not finished yet, and write down what is as soon as it is."""
     resume.sources()  # as they are now: somebody may change them while the work is done
@@ -195,12 +219,12 @@ def _update(done: list[Done]) -> list[str]:
 def _list(which: Which, as_json: bool) -> ExitCode:
     """List scopes with what they leave out: those of a set, or all but the product."""
     asked = scopes.known() if which == "catalogue" else scopes.of(which)
-    listed = [{"scope": scope.name, "quick": scope.quick, "leaves_out": list(scope.bounds.leaves_out())} for scope in asked]
+    listed = [{"scope": scope.name, "quick": scope.quick, "leaves_out": list(scope.leaves_out())} for scope in asked]
     if as_json:
         click.echo(json.dumps(listed, indent=1))
         return ExitCode.HOLDS
     for scope in asked:
-        click.echo(f"{scope.name}{' (quick)' if scope.quick else ''}: leaves out {'; '.join(scope.bounds.leaves_out())}")
+        click.echo(f"{scope.name}{' (quick)' if scope.quick else ''}: leaves out {'; '.join(scope.leaves_out())}")
     return ExitCode.HOLDS
 
 

@@ -15,7 +15,7 @@ KILLS: dict[str, Kill] = {
     "M-GEO-3": Kill("fa2-m4-c2-w4-st2-x1", "DS-1", 0),
     "M-GEO-4": Kill("fa2-m4-c2-w4-st2-x1", "DS-1", 0),
     "M-GEO-6": Kill("fa2r-fa2-m2-m4-n2", "DS-1", 0),
-    "M-GEO-5": Kill("fa2r-fa2-m2-m4-n2", "TB-4", 7),
+    "M-GEO-5": Kill("fa2r-fa2-m2-m4-n2", "DS-9", 4),
     "M-GATE-1": Kill("fa2-m4-w1-eagle", "HB-11", 0),
     "M-GATE-2": Kill("fa2-m2-loads", "HB-11", 0),
     "M-GATE-3": Kill("fa2-m4-c2-w4-st2-x1", "HB-11", 0),

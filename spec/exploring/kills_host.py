@@ -12,7 +12,7 @@ KILLS: dict[str, Kill] = {
     "M-LOAD-8": Kill("fa1-m2-n2-host-two", "LV-1", 54),
     "M-TAIL-5": Kill("fa8-fa4-m4-h2-host", "LV-6", 17),
     "M-TAIL-6": Kill("fa8-fa4-m4-h2-host", "LV-6", 30),
-    "M-GEO-1": Kill("fa1-m2+1-w1-n2-eagle-host", "DS-1", 19),
+    "M-GEO-1": Kill("fa1-m2+1-w1-n2-eagle-host", "LV-5", 4),
     "M-STAB-1": Kill("fa1-m2-n2-host", "HO-8", 38),
     "M-TAIL-3": Kill("fa8-m8-h2-eagle-host", "LV-6", 4),
     "M-HO-3": Kill("fa1-m2-n2-host", "HO-3", 36),

@@ -14,7 +14,7 @@ from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.engines import witnesses
 from kvproof.spec.exits import ExitCode
 from kvproof.spec.exploring import certificate as certificates
-from kvproof.spec.exploring import kills, pins, resume, scopes
+from kvproof.spec.exploring import kills, pins, scopes
 from kvproof.spec.exploring.jobs import Asked, Done
 from kvproof.spec.exploring.kills import Kill
 from kvproof.spec.exploring.pins import Difference, Pin
@@ -90,7 +90,7 @@ class Result:
     @property
     def differences(self) -> list[Difference]:
         """Scopes whose graphs are not as pinned; pins without a scope are asked for where a whole set was explored."""
-        compared = [done.certificate for done in self.done if resume.sizes_matter(done.job)]
+        compared = [done.certificate for done in self.done if done.of_scope]
         return pins.differences(compared, self.pinned, [scope.name for scope in scopes.every()] if self._whole_set else [])
 
     @property
@@ -150,7 +150,7 @@ class Result:
         if done.example is not None:
             return "refuted"
         differing = {difference.scope for difference in self.differences}
-        if done.certificate.end == "edges" or (resume.sizes_matter(done.job) and done.certificate.scope in differing):
+        if done.certificate.end == "edges" or (done.of_scope and done.certificate.scope in differing):
             return "undetermined"
         return "undetermined" if done.job.fault else "holds"
 

@@ -25,3 +25,7 @@ class Scope:
     def config(self) -> Config:
         """Resolve the configuration. Raises ConfigError (only under a planted fault)."""
         return configs.configure(self.groups, **self.settings)
+
+    def leaves_out(self) -> tuple[str, ...]:
+        """Say what no run of the scope does although its configuration allows it."""
+        return self.bounds.leaves_out(self.config())

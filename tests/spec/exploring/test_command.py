@@ -226,12 +226,21 @@ def test_what_is_taken_up_again_is_not_explored_again(catalogue, capsys, monkeyp
 def test_files_of_other_bounds_or_pins_are_explored_again_and_named(catalogue, capsys, tmp_path):
     explore(capsys, "--scope", "a", "--out", tmp_path)
     before = (tmp_path / "scope-a.json").read_text()
-    code, _, error = explore(capsys, "--scope", "a", "--depth", 2, "--out", tmp_path, "--resume")
+    pins.write({**catalogue, "a": evolve(catalogue["a"], edges=1)})
+    code, _, error = explore(capsys, "--scope", "a", "--out", tmp_path, "--resume")
     assert (code, error) == (
-        0,
+        3,
         f"{tmp_path}/scope-a.json: is of another kvproof, or of other bounds, laws or pins; explored again\n",
     )
     assert (tmp_path / "scope-a.json").read_text() != before
+
+
+def test_what_was_explored_within_a_bound_leaves_whole_results_alone(catalogue, capsys, tmp_path):
+    explore(capsys, "--scope", "a", "--out", tmp_path)
+    before = (tmp_path / "scope-a.json").read_text()
+    assert explore(capsys, "--scope", "a", "--depth", 2, "--out", tmp_path)[0] == 0
+    assert (tmp_path / "scope-a.json").read_text() == before
+    assert (tmp_path / "scope-a-depth-2.json").is_file()
 
 
 @pytest.mark.parametrize(
@@ -283,6 +292,15 @@ def test_a_depth_is_no_matter_for_the_pins(catalogue, capsys):
     assert code == 0
     scope = json.loads(out)["scopes"][0]
     assert (scope["end"], scope["depth"]) == ("depth", 3)
+
+
+def test_a_depth_that_nothing_reaches_is_compared_with_the_pins(catalogue, capsys):
+    assert explore(capsys, "--scope", "a", "--depth", 500)[0] == 0
+    pins.write({**catalogue, "a": evolve(catalogue["a"], edges=1)})
+    code, out, _ = explore(capsys, "--scope", "a", "--depth", 500)
+    assert code == 3
+    assert f"not as pinned: a: edges {catalogue['a'].edges:,}, pinned 1" in out
+    assert explore(capsys, "--scope", "a", "--depth", 3)[0] == 0
 
 
 def test_random_runs_say_so(catalogue, capsys):
@@ -384,6 +402,12 @@ def test_a_fault_is_looked_for_in_all_scopes_of_a_set(sets, capsys):
     assert (code, [scope["scope"] for scope in json.loads(out)["scopes"]]) == (2, ["b"])
 
 
+def test_a_fault_is_looked_for_in_the_quick_scopes_if_they_are_asked_for(sets, capsys, monkeypatch):
+    monkeypatch.setattr(kills, "table", lambda: {"M-LRU-1": Kill("b", "PC-8", 8)})
+    code, out, _ = explore(capsys, "--quick", "--fault", "M-LRU-1", "--json")
+    assert (code, [scope["scope"] for scope in json.loads(out)["scopes"]]) == (2, ["a"])
+
+
 def test_the_scopes_of_a_set_are_listed(sets, capsys):
     listed = [explore(capsys, *flags, "--scope", "list")[1].splitlines() for flags in ([], ["--further"], ["--product"])]
     assert [[line.partition(":")[0] for line in lines] for lines in listed] == [["a (quick)", "c"], ["c"], ["b"]]
@@ -418,6 +442,9 @@ def test_scopes_are_listed_with_what_they_leave_out(catalogue, capsys):
         (["--faults", "--scope", "a"], "no fault is pinned in a"),
         (["--update", "--random", "3"], "--update pins the sizes of whole graphs"),
         (["--full", "--fault", "M-LRU-1"], "--full counts whole graphs"),
+        (["--depth", "0"], "0 is not in the range 1<=x<=10000"),
+        (["--random", "1000000000"], "is not in the range 1<=x<=1000000"),
+        (["--seed", "3"], "add --random N"),
     ],
 )
 def test_a_wrong_command_line_ends_with_1_and_says_what_to_do(catalogue, capsys, arguments, said):
@@ -432,3 +459,20 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_work(catalogue, c
     code, _, error = explore(capsys, "--scope", "a", "--out", tmp_path / "file")
     assert code == 1
     assert "name a folder" in error
+
+
+@pytest.mark.parametrize("name", ["certificate.json", "scope-b.json"])
+def test_a_folder_where_a_result_belongs_is_found_before_the_work(catalogue, capsys, tmp_path, monkeypatch, name):
+    (tmp_path / "out" / name).mkdir(parents=True)
+    monkeypatch.setattr(search, "explore", lambda *given: pytest.fail("explored"))
+    code, out, error = explore(capsys, "--scope", "a", "--scope", "b", "--out", tmp_path / "out")
+    assert (code, out) == (1, "")
+    assert f"{tmp_path / 'out' / name}: cannot be written: it is a folder" in error
+
+
+def test_pins_that_cannot_be_written_are_found_before_the_work(catalogue, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(search, "explore", lambda *given: pytest.fail("explored"))
+    monkeypatch.setattr(pins, "PRODUCT", tmp_path)
+    code, out, error = explore(capsys, "--scope", "a", "--update")
+    assert (code, out) == (1, "")
+    assert f"{tmp_path}: cannot be written: it is a folder" in error
