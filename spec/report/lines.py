@@ -73,7 +73,7 @@ def _announced(events: object) -> object:
         return events
 
 
-def _answers(example: Counterexample) -> list[str]:
+def answers(example: Counterexample) -> list[str]:
     """Return what was answered to each action: by the implementation if one broke the law, else by the model."""
     if example.implementation is not None:
         said = [shown_text(shown) for shown in example.implementation.shown]
@@ -121,11 +121,16 @@ def story(example: Counterexample) -> list[Line]:
 
 
 def _folded(example: Counterexample) -> Iterator[Line]:
-    pairs = list(zip(example.actions, _answers(example), strict=True))
+    return (line for line, _ in whole(example))
+
+
+def whole(example: Counterexample) -> Iterator[tuple[Line, range]]:
+    """Yield every line with the actions that it tells, none for a remark: the closing of a step is one line."""
+    pairs = list(zip(example.actions, answers(example), strict=True))
     at, cycle = 0, cycle_of(example)
     while at < len(pairs):
         if at == cycle:
-            yield Line("", "from here on in a cycle, which leads back to this world", "")
+            yield Line("", "from here on in a cycle, which leads back to this world", ""), range(0)
         stop = at
         # The action that breaks the law keeps a line of its own.
         while stop < len(pairs) and stop != example.position and isinstance(pairs[stop][0], FOLDED):
@@ -134,14 +139,14 @@ def _folded(example: Counterexample) -> Iterator[Line]:
                 break
         if stop - at < 2:
             action, answer = pairs[at]
-            yield Line(str(at), action_text(action), answer)
+            yield Line(str(at), action_text(action), answer), range(at, at + 1)
             at += 1
             continue
         names = [getattr(action, "part", type(action).__name__) for action, _ in pairs[at:stop]]
         said = [(name, answer) for name, (_, answer) in zip(names, pairs[at:stop], strict=True) if answer]
         # Of an implementation it matters which action it was: of the model the fields of the answer tell.
-        answers = [answer if example.implementation is None else f"{name}: {answer}" for name, answer in said]
-        yield Line(f"{at}-{stop - 1}", ", ".join(names), "; ".join(answers))
+        told = [answer if example.implementation is None else f"{name}: {answer}" for name, answer in said]
+        yield Line(f"{at}-{stop - 1}", ", ".join(names), "; ".join(told)), range(at, stop)
         at = stop
 
 

@@ -1,0 +1,124 @@
+"""A counterexample as one HTML file that needs nothing else: a picture over time, a step player, the lives of blocks.
+
+The same counterexample gives the same bytes. Nothing is fetched: style, script and data stand in the file, and its policy
+allows no other source.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from kvproof.spec.counterexample import Counterexample
+from kvproof.spec.report import film as films
+from kvproof.spec.report import legend, lineage, lines
+from kvproof.spec.report.film import Block, Film, Frame
+
+
+def render(example: Counterexample, file: str | None = None) -> str:
+    """Return the page. ``file`` is where the JSON form lies. Raises CounterexampleError for what cannot be run again."""
+    try:
+        film = films.shoot(example)
+    except films.NoWorld:
+        film = None
+    lives = () if film is None else lineage.lives(example, film)
+    broken = None if film is None else film.frames[films.violation_of(example)]
+    template = _environment().get_template("counterexample.html.j2")
+    return template.render(
+        example=example,
+        place=lines.place(example),
+        values=legend.values(example),
+        meanings=legend.meanings(example),
+        fault=lines.fault_text(example.fault) if example.fault else "",
+        sizes=lines.sizes_text(example),
+        profile=lines.profile_text(example.profile),
+        groups=lines.groups(example),
+        origin=lines.origin(example),
+        reproduce=lines.reproduce(example, file),
+        story=[(line, actions) for line, actions in lines.whole(example)],
+        lives=lives,
+        broken=broken,
+        data=None if film is None else Markup(embedded(film_data(example, film, lives))),
+        style=Markup(_source("style.css")),
+        script=Markup(_source("player.js")),
+        text=lines.action_text,
+    )
+
+
+def film_data(example: Counterexample, film: Film, lives: tuple[lineage.Life, ...]) -> dict[str, Any]:
+    """Return what the player needs: of each frame the blocks that changed, by d1 or h1."""
+    answers = ["", *lines.answers(example)]
+    frames = []
+    known: dict[str, Any] = {}
+    for at, frame in enumerate(film.frames):
+        now = {_key(block): _block(block) for block in frame.blocks()}
+        frames.append(
+            {
+                "position": frame.position,
+                "action": lines.action_text(example.actions[frame.position]) if frame.position >= 0 else "",
+                "answer": answers[at],
+                "phase": frame.phase,
+                "settled": frame.settled,
+                "requests": frame.requests,
+                "free": frame.free,
+                "hostFree": frame.host_free,
+                "blocks": {key: value for key, value in now.items() if known.get(key) != value},
+                "changed": [f"{tier[0]}{block}" for tier, block in lineage.touched(film, at)],
+            }
+        )
+        known = now
+    return {
+        "law": example.law,
+        "actions": len(example.actions),
+        "atAction": example.position >= 0,
+        "violation": films.violation_of(example),
+        "host": bool(film.frames[0].host),
+        "order": [_key(block) for block in film.frames[0].blocks()],
+        "named": [f"{life.tier[0]}{life.block}" for life in lives],
+        "frames": frames,
+    }
+
+
+def _key(block: Block) -> str:
+    return f"{block.tier[0]}{block.block}"
+
+
+def _block(block: Block) -> dict[str, Any]:
+    return {
+        "refs": block.refs,
+        "place": block.place,
+        "owners": block.owners,
+        "pins": block.pins,
+        "keys": [{"text": claim.text, "primary": claim.primary, "wrong": claim.wrong} for claim in block.claims],
+        "group": block.group,
+        "ranks": block.ranks,
+    }
+
+
+def wrong(frame: Frame) -> list[tuple[Block, films.Claim]]:
+    """Return the keys of a frame that claim something else than the bytes, with their blocks; none in the middle of a step."""
+    return [(block, claim) for block in frame.blocks() for claim in block.wrong] if frame.settled else []
+
+
+def embedded(value: object) -> str:
+    """Return a value as JSON that may stand in a script element: nothing in it ends the element."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _environment() -> jinja2.Environment:
+    loader = jinja2.PackageLoader("kvproof.spec.report", "templates")
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.globals["wrong"] = wrong
+    return environment
+
+
+def _source(name: str) -> str:
+    """Return a style sheet or script. It is our own text, and stands in the page as it is."""
+    loader = jinja2.PackageLoader("kvproof.spec.report", "templates")
+    return loader.get_source(jinja2.Environment(autoescape=True), name)[0]
