@@ -272,13 +272,14 @@ class SlidingWindow:
             eagle=bool(self.margin),
         )
 
-    def _edges(self, boundary: int) -> Iterable[int]:
+    def edges(self, boundary: int) -> Iterable[int]:
+        """Return the ends of the blocks that must be keyed for a boundary, the last one first."""
         first = max(boundary - self.need * self.unit, 0)
         return range(boundary + self.margin, first, -self.unit)
 
     def why_not(self, boundary: int) -> Reason | None:
         """Return why the class cannot resume at a boundary, None if it can."""
-        for edge in self._edges(boundary):
+        for edge in self.edges(boundary):
             if edge > self.asked or not self.view.has(self.members, edge):
                 behind = edge > boundary
                 if behind:
@@ -301,7 +302,7 @@ class ChunkedLocal:
         self.asked = view.asked(members)
         self.holes: dict[int, int] = {}
 
-    def _hole(self, first: int) -> int:
+    def hole(self, first: int) -> int:
         """Return the end of the first block without a key from the block of position ``first`` on, a chunk long."""
         if first not in self.holes:
             edge = first - first % self.unit + self.unit
@@ -312,7 +313,7 @@ class ChunkedLocal:
 
     def why_not(self, boundary: int) -> Reason | None:
         """Return why the class cannot resume at a boundary, None if it can."""
-        hole = self._hole(boundary - boundary % self.chunk)
+        hole = self.hole(boundary - boundary % self.chunk)
         if hole <= boundary:
             why = missing_block(self.view, self.members, hole, lambda _: True)
             return gap(self.view, self.members, boundary, hole, why)

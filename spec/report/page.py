@@ -13,8 +13,8 @@ import jinja2
 from markupsafe import Markup
 
 from kvproof.spec.counterexample import Counterexample
+from kvproof.spec.report import candidates, legend, lineage, lines
 from kvproof.spec.report import film as films
-from kvproof.spec.report import legend, lineage, lines
 from kvproof.spec.report.film import Block, Film, Frame
 
 
@@ -41,6 +41,7 @@ def render(example: Counterexample, file: str | None = None) -> str:
         story=[(line, actions) for line, actions in lines.whole(example)],
         lives=lives,
         broken=broken,
+        lookup=None if film is None else candidates.last_lookup(example, film),
         data=None if film is None else Markup(embedded(film_data(example, film, lives))),
         style=Markup(_source("style.css")),
         script=Markup(_source("player.js")),
