@@ -1,42 +1,67 @@
-"""``kvproof report``: show a counterexample, or run it again."""
+"""``kvproof report``: show a counterexample in one of its forms, or run it again."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from kvproof.spec import check, counterexample
+from kvproof.spec import check, counterexample, output
 from kvproof.spec.commands.check import wide_console
-from kvproof.spec.exits import ExitCode
-from kvproof.spec.report import lines, markdown, terminal
+from kvproof.spec.counterexample import Counterexample
+from kvproof.spec.exits import ExitCode, UserError
+from kvproof.spec.report import lines, terminal
+from kvproof.spec.report.forms import FORMS
+
+
+def _form(name: str, what: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    return click.option(f"--{name}", "form", flag_value=name, help=what)
 
 
 @click.command("report", short_help="Show a counterexample, or run it again.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--replay", is_flag=True, help="Run it again: exit 2 if the law breaks again, 3 if it does not.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print the Markdown form.")
-def command(file: Path, replay: bool, as_markdown: bool) -> ExitCode:
+@_form("html", "One HTML file: a picture over time, a step player, the lives of blocks.")
+@_form("markdown", "A page for the description of a change.")
+@_form("reviewer", "Everything a reviewer asks, as Markdown.")
+@_form("svg", "The blocks in question over time, as a picture.")
+@_form("as-test", "A pytest file that fails as long as the law breaks.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write the form to FILE instead of printing it.")
+def command(file: Path, replay: bool, form: str | None, out: Path | None) -> ExitCode:
     """Show the counterexample in FILE, a JSON file that `--report DIR` of `kvproof check` or `kvproof explore` wrote."""
+    if out is not None and form is None:
+        raise UserError("--out FILE takes a form: add --html, --markdown, --reviewer, --svg or --as-test")
     example = counterexample.read(file)
     console = wide_console()
-    if as_markdown:
-        click.echo(markdown.render(example, str(file)), nl=False)
+    if form is not None:
+        _give(FORMS[form](example, str(file)), out)
     elif not replay:
         terminal.show(console, example, str(file))
-    if not replay:
-        return ExitCode.HOLDS
+    return _replayed(example, file, quiet=form is not None) if replay else ExitCode.HOLDS
+
+
+def _give(text: str, out: Path | None) -> None:
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    output.write_atomically(out, text)
+    click.echo(str(out))
+
+
+def _replayed(example: Counterexample, file: Path, *, quiet: bool) -> ExitCode:
+    """Run a counterexample again and say what came of it; ``quiet``: a form of it was given, so that it is not shown."""
     replayed = check.replay(example)
     for difference in replayed.differences:
-        click.echo(difference)
+        click.echo(difference, err=quiet)
     if replayed.violation is None:
         who = ""
         if example.implementation is not None:
             who = f" of the model; {example.implementation.adapter} broke it, and only its adapter can show that"
-        click.echo(f"{example.law} holds on these {len(example.actions)} actions{who}: not reproduced")
+        click.echo(f"{example.law} holds on these {len(example.actions)} actions{who}: not reproduced", err=quiet)
         return ExitCode.UNDETERMINED
     # Not into the page, which somebody may be writing to a file.
-    click.echo(f"{example.law} breaks again, {lines.where(replayed.violation)}", err=as_markdown)
-    if not as_markdown:
-        terminal.show(console, example, str(file))
+    click.echo(f"{example.law} breaks again, {lines.where(replayed.violation)}", err=quiet)
+    if not quiet:
+        terminal.show(wide_console(), example, str(file))
     return ExitCode.REFUTED

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from kvproof.spec import counterexample as examples
 from kvproof.spec import output
 from kvproof.spec.counterexample import Counterexample
-from kvproof.spec.report import markdown
+from kvproof.spec.report.film import NoWorld
+from kvproof.spec.report.forms import FORMS
+
+WRITTEN: dict[str, str] = {".md": "markdown", ".html": "html", ".svg": "svg", ".reviewer.md": "reviewer"}
+"""The forms beside the JSON file of a counterexample, by suffix. Where there is no world to show, some are left out."""
 
 
 def stem(example: Counterexample, number: int) -> str:
@@ -21,7 +26,7 @@ def stem(example: Counterexample, number: int) -> str:
 
 
 def write(found: Sequence[Counterexample], document: Mapping[str, Any], folder: Path, summary: str) -> list[Path]:
-    """Write the summary and every counterexample as JSON and Markdown; return the JSON files of the counterexamples.
+    """Write the summary and every counterexample as JSON and in the forms of ``WRITTEN``; return the JSON files.
 
     The counterexamples that an earlier summary there lists, and nothing else, are removed before the new summary takes its
     place. Raises OutputError; each file is whole or absent.
@@ -31,13 +36,15 @@ def write(found: Sequence[Counterexample], document: Mapping[str, Any], folder: 
     for number, example in enumerate(found, 1):
         file = target / f"{stem(example, number)}.json"
         output.write_atomically(file, examples.dumps(example))
-        output.write_atomically(file.with_suffix(".md"), markdown.render(example, str(file)))
+        for suffix, form in WRITTEN.items():
+            with suppress(NoWorld):
+                output.write_atomically(file.with_suffix(suffix), FORMS[form](example, str(file)))
         written.append(file)
     names = [file.name for file in written]
     for name in _earlier(target / summary):
         if name not in names:
-            _remove(target / name)
-            _remove((target / name).with_suffix(".md"))
+            for suffix in (".json", *WRITTEN):
+                _remove((target / name).with_suffix(suffix))
     output.write_atomically(target / summary, json.dumps({**document, "files": names}, indent=1, sort_keys=True) + "\n")
     return written
 

@@ -22,7 +22,8 @@ from kvproof.core.pool import Pool
 from kvproof.core.world import Phase, Request, World, new_world
 from kvproof.spec import faults, ground
 from kvproof.spec import judge as judges
-from kvproof.spec.counterexample import Counterexample
+from kvproof.spec.counterexample import Counterexample, CounterexampleError
+from kvproof.spec.exits import UserError
 from kvproof.spec.laws.base import Moment
 
 Tier = Literal["device", "host"]
@@ -211,25 +212,30 @@ class Names:
 # --- making one -----------------------------------------------------------------------------------------------------
 
 
+class NoWorld(UserError):
+    """The configuration is refused, so that there is no world to look at."""
+
+
 def shoot(example: Counterexample) -> Film:
-    """Run a counterexample again and look at every world. Raises CounterexampleError or FaultError for what cannot be run."""
-    with faults.planted(faults.by_id(example.fault)) if example.fault else nullcontext():
+    """Run a counterexample again and look at every world.
+
+    Raises CounterexampleError for what cannot be run, NoWorld if its configuration is refused.
+    """
+    try:
+        planted = faults.planted(faults.by_id(example.fault)) if example.fault else nullcontext()
+    except faults.FaultError as error:
+        raise CounterexampleError(str(error)) from error
+    with planted:
         try:
             config = example.settings.config(example.profile)
-        except ConfigError:  # what a fault makes of it is the finding; there is no world to show
-            config = None
-        if config is None:
-            raise NoWorld
+        except ConfigError as error:
+            raise NoWorld(f"there is no world to show: the configuration is refused: {error}") from error
         world = new_world(config)
         moments: list[Moment] = []
         for action in example.actions:
             moments.append(judges.attempt(world, action))
             world = moments[-1].after
     return film(config, moments)
-
-
-class NoWorld(Exception):
-    """The configuration is refused, so that there is nothing to look at."""
 
 
 def film(config: Config, moments: Sequence[Moment]) -> Film:
