@@ -12,9 +12,12 @@ from typing import Any
 from kvproof.spec import counterexample as examples
 from kvproof.spec import output
 from kvproof.spec.counterexample import Counterexample
+from kvproof.spec.report import index
 from kvproof.spec.report.film import NoWorld
 from kvproof.spec.report.forms import FORMS
 
+INDEX = "index.html"
+"""The page of the whole run."""
 WRITTEN: dict[str, str] = {".md": "markdown", ".html": "html", ".svg": "svg", ".reviewer.md": "reviewer"}
 """The forms beside the JSON file of a counterexample, by suffix. Where there is no world to show, some are left out."""
 
@@ -46,6 +49,7 @@ def write(found: Sequence[Counterexample], document: Mapping[str, Any], folder: 
             for suffix in (".json", *WRITTEN):
                 _remove((target / name).with_suffix(suffix))
     output.write_atomically(target / summary, json.dumps({**document, "files": names}, indent=1, sort_keys=True) + "\n")
+    output.write_atomically(target / INDEX, index.render(document, written))
     return written
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 
 from kvproof.spec.counterexample import Counterexample
-from kvproof.spec.report import candidates, legend, lineage, lines
+from kvproof.spec.report import candidates, legend, lineage, lines, templating
 from kvproof.spec.report import film as films
 from kvproof.spec.report.film import Block, Film, Frame
 
@@ -26,8 +25,8 @@ def render(example: Counterexample, file: str | None = None) -> str:
         film = None
     lives = () if film is None else lineage.lives(example, film)
     broken = None if film is None else film.frames[films.violation_of(example)]
-    template = _environment().get_template("counterexample.html.j2")
-    return template.render(
+    return templating.render(
+        "counterexample.html.j2",
         example=example,
         place=lines.place(example),
         values=legend.values(example),
@@ -43,9 +42,10 @@ def render(example: Counterexample, file: str | None = None) -> str:
         broken=broken,
         lookup=None if film is None else candidates.last_lookup(example, film),
         data=None if film is None else Markup(embedded(film_data(example, film, lives))),
-        style=Markup(_source("style.css")),
-        script=Markup(_source("player.js")),
+        style=Markup(templating.source("style.css")),
+        script=Markup(templating.source("player.js")),
         text=lines.action_text,
+        wrong=wrong,
     )
 
 
@@ -108,18 +108,3 @@ def embedded(value: object) -> str:
     """Return a value as JSON that may stand in a script element: nothing in it ends the element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _environment() -> jinja2.Environment:
-    loader = jinja2.PackageLoader("kvproof.spec.report", "templates")
-    environment = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.globals["wrong"] = wrong
-    return environment
-
-
-def _source(name: str) -> str:
-    """Return a style sheet or script. It is our own text, and stands in the page as it is."""
-    loader = jinja2.PackageLoader("kvproof.spec.report", "templates")
-    return loader.get_source(jinja2.Environment(autoescape=True), name)[0]
