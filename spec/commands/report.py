@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from kvproof.spec import check, counterexample, output
 from kvproof.spec.commands.check import wide_console
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.exits import ExitCode, UserError
-from kvproof.spec.report import lines, terminal
+from kvproof.spec.report import files, lines, runs, terminal
 from kvproof.spec.report.forms import FORMS
+from kvproof.spec.report.runs import Run
 
 
 def _form(name: str, what: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
@@ -28,10 +30,29 @@ def _form(name: str, what: str) -> Callable[[Callable[..., object]], Callable[..
 @_form("svg", "The blocks in question over time, as a picture.")
 @_form("as-test", "A pytest file that fails as long as the law breaks.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write the form to FILE instead of printing it.")
-def command(file: Path, replay: bool, form: str | None, out: Path | None) -> ExitCode:
-    """Show the counterexample in FILE, a JSON file that `--report DIR` of `kvproof check` or `kvproof explore` wrote."""
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="OLD",
+    help="Compare the run in FILE with the one in OLD: exit 3 if worse.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
+def command(file: Path, replay: bool, form: str | None, out: Path | None, against: Path | None, as_json: bool) -> ExitCode:
+    """Show the counterexample in FILE, a JSON file that `--report DIR` of `kvproof check` or `kvproof explore` wrote.
+
+    With --against, FILE and OLD are two runs: folders that --report or --out wrote, or their summaries.
+    """
     if out is not None and form is None:
         raise UserError("--out FILE takes a form: add --html, --markdown, --reviewer, --svg or --as-test")
+    if against is not None:
+        if replay or form is not None:
+            raise UserError("--against OLD compares two runs: leave the forms and --replay out")
+        return _compared(runs.read(against), runs.read(file), as_json)
+    if as_json:
+        raise UserError("--json goes with --against OLD; a counterexample file is JSON itself")
+    if file.is_dir():
+        page = f"open {file / files.INDEX}, " if (file / files.INDEX).is_file() else ""
+        raise UserError(f"{file}: is a folder: {page}name a counterexample in it, or add --against OLD")
     example = counterexample.read(file)
     console = wide_console()
     if form is not None:
@@ -39,6 +60,23 @@ def command(file: Path, replay: bool, form: str | None, out: Path | None) -> Exi
     elif not replay:
         terminal.show(console, example, str(file))
     return _replayed(example, file, quiet=form is not None) if replay else ExitCode.HOLDS
+
+
+def _compared(before: Run, now: Run, as_json: bool) -> ExitCode:
+    """Say what differs between two runs."""
+    changed = runs.changes(before, now)
+    worse = [change for change in changed if change.worse]
+    if as_json:
+        listed = [
+            {"what": one.what, "name": one.name, "before": one.before, "now": one.now, "worse": one.worse} for one in changed
+        ]
+        click.echo(json.dumps({"changes": listed, "worse": len(worse)}, indent=1))
+        return ExitCode.UNDETERMINED if worse else ExitCode.HOLDS
+    for change in changed:
+        click.echo(f"{'worse: ' if change.worse else ''}{change}")
+    counted = f"{len(changed)} {'difference' if len(changed) == 1 else 'differences'}, {len(worse)} for the worse"
+    click.echo(counted if changed else "no difference")
+    return ExitCode.UNDETERMINED if worse else ExitCode.HOLDS
 
 
 def _give(text: str, out: Path | None) -> None:

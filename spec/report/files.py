@@ -12,7 +12,6 @@ from typing import Any
 from kvproof.spec import counterexample as examples
 from kvproof.spec import output
 from kvproof.spec.counterexample import Counterexample
-from kvproof.spec.report import index
 from kvproof.spec.report.film import NoWorld
 from kvproof.spec.report.forms import FORMS
 
@@ -49,6 +48,8 @@ def write(found: Sequence[Counterexample], document: Mapping[str, Any], folder: 
             for suffix in (".json", *WRITTEN):
                 _remove((target / name).with_suffix(suffix))
     output.write_atomically(target / summary, json.dumps({**document, "files": names}, indent=1, sort_keys=True) + "\n")
+    from kvproof.spec.report import index  # jinja2 takes longer to load than most commands need
+
     output.write_atomically(target / INDEX, index.render(document, written))
     return written
 

@@ -44,7 +44,8 @@ def render(document: Mapping[str, Any], files: Sequence[Path], stamp: str = "") 
 
 def rows(run: Run) -> list[Row]:
     """Return the laws of a run with their sentences, in the order of the semantics."""
-    sentences = {**rules.SENTENCES, **{law.id: law.sentence for law in all_laws.ALL}}
+    sentences = {law.id: law.sentence for law in all_laws.ALL}
+    sentences |= {rule: text for rule, text in rules.SENTENCES.items() if rule not in sentences}
     known = [law for law in sentences if law in run.laws]
     found = [*known, *(law for law in run.laws if law not in sentences)]
     label = labels.read()

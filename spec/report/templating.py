@@ -13,7 +13,12 @@ LOADER = jinja2.PackageLoader("kvproof.spec.report", "templates")
 def environment() -> jinja2.Environment:
     """Return where templates are made: values are escaped, and one that is missing is an error."""
     return jinja2.Environment(
-        loader=LOADER, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=LOADER,
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
 
 

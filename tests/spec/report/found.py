@@ -1,0 +1,21 @@
+"""Counterexamples for the tests of reports: planted faults of several families, found by the explorer in small scopes."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from kvproof.spec.counterexample import Counterexample
+from kvproof.spec.exploring import jobs, kills, scopes
+from kvproof.spec.exploring.jobs import Asked, Job
+
+FAULTS = ("M-LRU-1", "M-COW-2", "M-HO-3", "M-TBL-1", "M-HIT-1", "M-POOL-2", "M-GEO-1")
+"""Eviction, copy-on-write, handoffs, tables, hits, references, stores: each breaks a law of another family."""
+
+
+@cache
+def found(fault: str) -> Counterexample:
+    """Return the shortest counterexample to a fault in its pinned scope."""
+    scope = scopes.by_name(kills.table()[fault].scope)
+    example = jobs.perform(Job(Asked(fault=fault), scope, fault)).example
+    assert example is not None
+    return example

@@ -1,0 +1,261 @@
+"""The forms of a counterexample: what stands in each, that it is the same every time, and that nothing is fetched."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from attrs import evolve
+
+from kvproof.core import actions as act
+from kvproof.spec import cli, counterexample, faults, laws
+from kvproof.spec.report import as_test, candidates, page, picture, reviewer
+from kvproof.spec.report import film as films
+from kvproof.spec.report.forms import FORMS
+from tests.spec.report.found import FAULTS, found
+
+
+def data_of(text):
+    """Return what a page embeds for its player."""
+    inside = re.search(r'<script type="application/json" id="film-data">(.*?)</script>', text, re.DOTALL)
+    assert inside is not None
+    return json.loads(inside[1])
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("form", FORMS)
+def test_the_same_counterexample_gives_the_same_text(fault, form):
+    example = found(fault)
+    text = FORMS[form](example, "found.json")
+    assert text == FORMS[form](counterexample.loads(counterexample.dumps(example)), "found.json")
+    assert example.law in text
+    assert text.endswith("\n")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_page_needs_nothing_but_itself(fault):
+    text = page.render(found(fault), "found.json")
+    assert len(text.encode()) < 200_000
+    assert not re.findall(r"(?:src|href)\s*=|url\(|@import|https?://", text)
+    assert "default-src 'none'" in text
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_player_has_every_frame_and_the_one_that_breaks_the_law(fault):
+    example = found(fault)
+    data = data_of(page.render(example, "found.json"))
+    assert len(data["frames"]) == len(example.actions) + 1
+    assert [frame["position"] for frame in data["frames"]] == list(range(-1, len(example.actions)))
+    assert data["violation"] == (example.position + 1 if example.position >= 0 else len(example.actions))
+    film = films.shoot(example)
+    state: dict[str, Any] = {}
+    for number, frame in enumerate(data["frames"]):
+        state |= frame["blocks"]
+        assert {name: one["refs"] for name, one in state.items()} == {
+            f"{block.tier[0]}{block.block}": block.refs for block in film.frames[number].blocks()
+        }
+    assert data["order"] == list(state)
+
+
+def test_what_stands_in_a_counterexample_cannot_leave_its_place():
+    example = evolve(found("M-LRU-1"), message="</script><script>alert(1)</script>", scope="<b>&amp;")
+    text = page.render(example, None)
+    assert "<script>alert" not in text
+    assert text.count("</script>") == 2
+    for form in ("markdown", "reviewer", "svg"):
+        assert FORMS[form](example, None)
+    ElementTree.fromstring(picture.render(example))
+
+
+def test_a_long_counterexample_stays_small():
+    example = found("M-LRU-1")
+    step = (act.BeginStep(), act.Drain(), act.BuildMetadata(), act.Dispatch())
+    config = example.settings.config(example.profile)
+    idle = step + tuple(map(act.Execute, config.parts))
+    actions = (*(idle * (200 // len(idle) + 1)), *example.actions)
+    assert len(actions) > 200
+    longer = counterexample.build(
+        config,
+        actions,
+        _violation(example),
+        example.sentence,
+        legal=True,
+        engine="explorer",
+        seed=0,
+        scope=example.scope,
+    )
+    text = page.render(evolve(longer, position=len(actions) - 1, fault="M-LRU-1"), None)
+    assert len(text.encode()) < 1_000_000
+
+
+def _violation(example):
+    from kvproof.spec.judge import Violation
+    from kvproof.spec.laws.base import Evidence
+
+    return Violation(example.law, len(example.actions) - 1, Evidence(example.message, example.values))
+
+
+# --- what it says -----------------------------------------------------------------------------------------------------
+
+
+def test_a_lookup_is_told_by_the_rules():
+    """r1 resends a prompt of three tokens: behind two of them every group can resume, and the third is recomputed."""
+    example = found("M-COW-2")
+    lookup = candidates.last_lookup(example, films.shoot(example))
+    assert lookup is not None
+    assert (lookup.request, lookup.joint, lookup.answered) == ("r1", 2, 2)
+    assert [one.kind for one in lookup.classes] == ["full_attention"] * 2 + ["mamba_align"] * 2
+    for one in lookup.classes:
+        assert {candidate.boundary: candidate.rule for candidate in one.candidates}[2] == "hit"
+
+
+def test_a_key_that_went_is_told_with_the_action_that_took_it():
+    """The hit would end behind 2 tokens; the key of block 1 is taken away before the lookup."""
+    from kvproof.core import config as configs
+    from kvproof.spec.engines.scope_parts import full
+    from tests.spec.report.test_film import CLOSE, executed, shot
+
+    config = configs.configure((full(2),), max_model_len=8, num_blocks=6, max_running=1)
+    run = [act.Submit(0, (7, 8, 9, 7)), act.BeginStep(), act.Lookup(0), act.Allocate(0, 4), *CLOSE, *executed(config)]
+    run += [
+        act.Output(0, (5,)),
+        act.Finish(0),
+        act.EvictBlocks((1,)),
+        act.Submit(0, (7, 8, 9, 7)),
+        act.BeginStep(),
+        act.Lookup(0),
+    ]
+    film = shot(config, *run)
+    example = evolve(found("M-LRU-1"), actions=tuple(run), position=len(run) - 1)
+    lookup = candidates.last_lookup(example, film)
+    assert lookup is not None
+    assert (lookup.request, lookup.joint, lookup.answered) == ("r0.2", 0, 0)
+    [only] = lookup.classes
+    evict = run.index(act.EvictBlocks((1,)))
+    assert [(one.boundary, one.rule, one.text) for one in only.candidates] == [
+        (4, "cap", "above n-1 = 3: the last token is recomputed"),
+        (2, "evicted", f"no key: it went at action {evict}"),
+    ]
+
+
+def test_a_picture_is_a_picture_with_a_title_and_a_description():
+    example = found("M-HO-3")
+    root = ElementTree.fromstring(picture.render(example))
+    names = {element.tag.rpartition("}")[2]: element.text for element in root if element.text}
+    assert names["title"] == f"HO-3: {example.message}, at action 35, BuildMetadata()"
+    assert names["desc"].startswith("One row per block")
+    said = [element.text for element in root.iter() if element.tag.endswith("text")]
+    # Block 2 is the state that is handed over: it has a table and the new store.
+    assert said.count("0×2•") > 1
+    assert "35" in said
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_reviewer_reads_everything_that_is_asked(fault):
+    example = found(fault)
+    text = reviewer.render(example, "found.json")
+    headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert headings == [
+        "Property",
+        "What happens",
+        "Expected and actual",
+        "Why nothing shorter shows it",
+        "See it again",
+        "What a test has to bring about",
+    ]
+    assert text.count("**the law breaks here**") == (example.position >= 0)
+    assert f"no run of less than {len(example.actions)} actions" in text
+    assert "    kvproof report found.json --replay" in text
+
+
+def test_a_configuration_alone_needs_no_action():
+    example = found("M-LRU-1")
+    bare = evolve(example, actions=(), outcomes=(), position=-1)
+    assert "No action is needed" in reviewer.render(bare)
+    assert "a test that never resolves it" in reviewer.render(bare)
+    assert '<table class="film"' in page.render(bare)
+
+
+@pytest.mark.parametrize("fault", ["M-LRU-1", "M-HO-3"])
+def test_the_pasted_test_fails_under_the_fault_and_passes_without(fault, tmp_path):
+    file = tmp_path / "test_pasted.py"
+    file.write_text(as_test.render(found(fault)))
+    (tmp_path / "conftest.py").write_text(
+        "import pytest\n"
+        "from kvproof.spec import faults\n\n"
+        "def pytest_addoption(parser):\n    parser.addoption('--plant')\n\n"
+        "@pytest.fixture(autouse=True)\n"
+        "def plant(request):\n"
+        "    name = request.config.getoption('--plant')\n"
+        "    if name is None:\n        yield\n        return\n"
+        "    with faults.planted(faults.by_id(name)):\n        yield\n"
+    )
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    assert subprocess.run(run, capture_output=True, check=False).returncode == 0
+    planted = subprocess.run([*run, "--plant", fault], capture_output=True, text=True, check=False)
+    assert planted.returncode == 1
+    assert f"{found(fault).law}: {found(fault).message}" in planted.stdout
+
+
+def test_what_an_implementation_broke_is_asked_of_it():
+    example = evolve(found("M-LRU-1"), implementation=counterexample.Implementation("mine", (), walks=3), engine="walker")
+    text = as_test.render(example)
+    assert "check_all_laws(adapter(), laws=['PC-8']" in text
+    assert "walks=3" in text
+    compile(text, "test_pasted.py", "exec")
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "found.json"
+    path.write_text(counterexample.dumps(found("M-LRU-1")))
+    return path
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_form_is_printed_or_written(file, capsys, form):
+    assert cli.main(["report", str(file), f"--{form}"]) == 0
+    printed = capsys.readouterr().out
+    assert printed == FORMS[form](found("M-LRU-1"), str(file))
+    out = file.with_suffix(".out")
+    assert cli.main(["report", str(file), f"--{form}", "--out", str(out)]) == 0
+    assert capsys.readouterr().out == f"{out}\n"
+    assert out.read_text() == printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--out", "x.html"], "--out FILE takes a form"),
+        (["--json"], "--json goes with --against"),
+        (["--against", "old", "--html"], "leave the forms and --replay out"),
+    ],
+)
+def test_a_wrong_command_line_says_what_to_do(file, capsys, arguments, said):
+    assert cli.main(["report", str(file), *arguments]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_folder_is_no_counterexample(tmp_path, capsys):
+    assert cli.main(["report", str(tmp_path)]) == 1
+    assert "is a folder: name a counterexample in it" in capsys.readouterr().err
+
+
+def test_a_fault_that_nobody_knows_is_refused(file, capsys):
+    file.write_text(counterexample.dumps(evolve(found("M-LRU-1"), fault="M-NONE-1")))
+    assert cli.main(["report", str(file), "--html"]) == 1
+    assert "M-NONE-1" in capsys.readouterr().err
+
+
+def test_every_law_of_the_tests_is_of_another_family():
+    families = {faults.by_id(fault).laws[0].partition("-")[0] for fault in FAULTS}
+    assert len(families) >= 5
+    assert {law.id for law in laws.ALL} >= {found(fault).law for fault in FAULTS}
