@@ -10,6 +10,7 @@
 #   make conform    real vLLM releases under test: their tests, and a short run of the newest (downloads wheels, no GPU)
 #   make deep       the tests that are too long for CI; needs spin and gcc (apt-get install spin gcc)
 #   make referee    core/ against an independent Promela model of the block pool (docs/referee.md); needs spin and gcc
+#   make browser    the HTML reports in Debian's Chromium, which it installs if there is none (needs the rights to)
 #   make coverage   the tests of core/ and of the laws with branch coverage; core/ must be covered completely
 #   make wheel      source archive -> wheel from it -> empty environment -> `kvproof check --quick` there
 #   make mutants    mutation score of core/ (docs/quality.md); ARGS='--count 500 --seed 1'
@@ -42,9 +43,10 @@ TEST := $(VENV)/.installed-test
 CONFORM := $(VENV)/.installed-conform
 LINT := $(VENV)/.installed-lint
 RELEASE := $(VENV)/.installed-release
+BROWSER := $(VENV)/.installed-browser
 TORCH_CHOICE := $(VENV)/.installed-torch
 
-.PHONY: help setup check explore prove test conform deep referee lint format coverage mutants wheel bench clean python-matches torch-matches spin-there
+.PHONY: help setup check explore prove test conform deep referee lint format browser chromium-there coverage mutants wheel bench clean python-matches torch-matches spin-there
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -98,6 +100,10 @@ $(RELEASE): $(SETUP) $(RUNTIME)
 	$(PIP) install $(LOCK) -e '.[release]'
 	touch $@
 
+$(BROWSER): $(SETUP) $(RUNTIME)
+	$(PIP) install $(LOCK) -e '.[browser]'
+	touch $@
+
 setup: $(RUNTIME)
 	@echo "ready: $(BIN)/kvproof"
 
@@ -128,6 +134,15 @@ referee: spin-there $(TEST)
 
 deep: spin-there $(CONFORM)
 	$(BIN)/python -m pytest -n $(WORKERS) -m 'deep or vllm' --timeout 7200 $(ARGS)
+
+# Playwright drives the system's browser: it downloads none of its own.
+chromium-there:
+	@command -v chromium > /dev/null && exit
+	echo "installing Debian's chromium"
+	apt-get install -y -qq chromium > /dev/null || { echo "chromium is missing: apt-get install chromium" >&2; exit 1; }
+
+browser: chromium-there $(BROWSER)
+	$(BIN)/python -m pytest -m browser $(ARGS) tests/browser
 
 lint: $(LINT)
 	$(BIN)/ruff check .

@@ -14,6 +14,8 @@ from attrs import evolve
 
 from kvproof.core import actions as act
 from kvproof.spec import cli, counterexample, faults, laws
+from kvproof.spec.judge import Violation
+from kvproof.spec.laws.base import Evidence
 from kvproof.spec.report import as_test, candidates, page, picture, reviewer
 from kvproof.spec.report import film as films
 from kvproof.spec.report.forms import FORMS
@@ -72,32 +74,30 @@ def test_what_stands_in_a_counterexample_cannot_leave_its_place():
     ElementTree.fromstring(picture.render(example))
 
 
-def test_a_long_counterexample_stays_small():
+def longer_than(count):
+    """A counterexample of more actions: empty steps before the ones that matter."""
     example = found("M-LRU-1")
-    step = (act.BeginStep(), act.Drain(), act.BuildMetadata(), act.Dispatch())
     config = example.settings.config(example.profile)
-    idle = step + tuple(map(act.Execute, config.parts))
-    actions = (*(idle * (200 // len(idle) + 1)), *example.actions)
-    assert len(actions) > 200
-    longer = counterexample.build(
-        config,
-        actions,
-        _violation(example),
-        example.sentence,
-        legal=True,
-        engine="explorer",
-        seed=0,
-        scope=example.scope,
-    )
-    text = page.render(evolve(longer, position=len(actions) - 1, fault="M-LRU-1"), None)
-    assert len(text.encode()) < 1_000_000
+    idle = (act.BeginStep(), act.Drain(), act.BuildMetadata(), act.Dispatch(), *map(act.Execute, config.parts))
+    actions = (*(idle * (count // len(idle) + 1)), *example.actions)
+    assert len(actions) > count
+    violation = Violation(example.law, len(actions) - 1, Evidence(example.message, example.values))
+    with faults.planted(faults.by_id("M-LRU-1")):
+        return counterexample.build(
+            config,
+            actions,
+            violation,
+            example.sentence,
+            legal=True,
+            engine=example.engine,
+            seed=0,
+            scope=example.scope,
+            fault="M-LRU-1",
+        )
 
 
-def _violation(example):
-    from kvproof.spec.judge import Violation
-    from kvproof.spec.laws.base import Evidence
-
-    return Violation(example.law, len(example.actions) - 1, Evidence(example.message, example.values))
+def test_a_long_counterexample_stays_small():
+    assert len(page.render(longer_than(200), None).encode()) < 1_000_000
 
 
 # --- what it says -----------------------------------------------------------------------------------------------------
