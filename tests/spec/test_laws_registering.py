@@ -9,6 +9,7 @@ from attrs import evolve
 
 from kvproof.core import actions as act
 from kvproof.core import config as configs
+from kvproof.core.actions import Action
 from kvproof.core.config import Offload
 from kvproof.core.world import new_world
 from kvproof.spec import faults, naive_hits
@@ -53,9 +54,17 @@ def without(moment: Moment, boundary, group=0) -> Moment:
     return evolve(moment, after=evolve(moment.after, pool=evolve(moment.after.pool, entries=entries)))
 
 
+def judged(name: str, moment: Moment):
+    """What a law says of a moment."""
+    check = by_id(name).check
+    assert check is not None
+    found = check(moment)
+    return None if found is None else list(found)
+
+
 def missing(moment: Moment):
     """What HB-18 misses, as (group, column, boundary); None where nothing had to be registered."""
-    found = by_id("HB-18").check(moment)
+    found = judged("HB-18", moment)
     if found is None:
         return None
     values = [dict(one.values) for one in found]
@@ -133,13 +142,13 @@ def test_the_faults_leave_something_out(fault, ten, eight):
 # --- the host's queue -------------------------------------------------------------------------------------------------
 
 HOST = configs.configure((full(1),), max_model_len=4, num_blocks=6, max_running=1, offload=Offload(num_blocks=5))
-STEP = (act.Drain(), act.BuildMetadata(), act.Dispatch(), *map(act.Execute, HOST.parts))
+STEP: tuple[Action, ...] = (act.Drain(), act.BuildMetadata(), act.Dispatch(), *map(act.Execute, HOST.parts))
 
 
 def stored():
     """Two tokens are computed and confirmed, a store of their blocks is copied; its completion is still to come."""
     world = new_world(HOST)
-    run = [act.Submit(0, (7, 8)), act.BeginStep(), act.Lookup(0), act.Allocate(0, 2), *STEP, act.Output(0, (5,))]
+    run: list[Action] = [act.Submit(0, (7, 8)), act.BeginStep(), act.Lookup(0), act.Allocate(0, 2), *STEP, act.Output(0, (5,))]
     run += [act.BeginStep(), act.Allocate(0, 1), *STEP, act.RunStore(0)]
     for action in run:
         moment = judges.attempt(world, action)
@@ -152,7 +161,7 @@ def stored():
 
 
 def order(moment: Moment):
-    found = by_id("PC-15").check(moment)
+    found = judged("PC-15", moment)
     return None if found is None else [dict(one.values).get("expected") for one in found]
 
 
@@ -182,16 +191,15 @@ def test_given_back_before_it_is_keyed_is_a_finding():
 
 def test_a_store_takes_the_front():
     world = new_world(HOST)
-    for action in (act.Submit(0, (7, 8)), act.BeginStep(), act.Lookup(0), act.Allocate(0, 2), *STEP, act.Output(0, (5,))):
-        world = judges.attempt(world, action).after
-    for action in (act.BeginStep(), act.Allocate(0, 1), act.Drain()):
+    run: list[Action] = [act.Submit(0, (7, 8)), act.BeginStep(), act.Lookup(0), act.Allocate(0, 2), *STEP, act.Output(0, (5,))]
+    for action in (*run, act.BeginStep(), act.Allocate(0, 1), act.Drain()):
         world = judges.attempt(world, action).after
     moment = judges.attempt(world, act.BuildMetadata())
     assert moment.record is not None
     assert moment.record.store_host == (1, 2)
     assert order(moment) == []
     other = evolve(moment, record=evolve(moment.record, store_host=(3, 4)))
-    found = by_id("PC-15").check(other)
+    found = judged("PC-15", other)
     assert found is not None
     assert [one.message for one in found] == ["a store does not take host blocks from the front of the free queue"]
 
