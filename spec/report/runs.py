@@ -150,7 +150,7 @@ def _explored(document: Mapping[str, Any]) -> Run:
             for one in document["scopes"]
             if not one["fault"]
         },
-        situations=(len(document["witnesses"]), len(document["situations_never_reached"])),
+        situations=(len(document["witnesses"]), len(document["situations_never_reached"] or ())),
         problems=tuple(document["problems"]),
         found=found,
     )
