@@ -12,6 +12,9 @@ import pytest
 from kvproof.spec import distribution
 from kvproof.spec.cli import main
 from kvproof.spec.exits import ExitCode
+from kvproof.spec.exploring import jobs, scopes
+from kvproof.spec.exploring.jobs import Asked, Job
+from kvproof.spec.report import markdown
 from kvproof.spec.traces import archive, project
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
@@ -47,3 +50,17 @@ def test_the_figures_of_the_recordings() -> None:
     covered = [entry for entry, recording in recordings if project.uncovered(recording.header) is None]
     for figure in (len(recordings), len(covered)):
         assert re.search(rf"\b{figure}\b", README)
+
+
+def test_the_counterexample_is_what_the_program_prints() -> None:
+    """The Markdown form of M-LRU-1 in the scope that is named, but for who ran it."""
+    told = README.split("````markdown\n")[1].split("````")[0]
+    scope = scopes.by_name("fa1-contexts")
+    example = jobs.perform(Job(Asked(fault="M-LRU-1"), scope, "M-LRU-1")).example
+    assert example is not None
+    assert _without_versions(told) == _without_versions(markdown.render(example))
+    assert len(told.splitlines()) < markdown.MAX_LINES
+
+
+def _without_versions(text: str) -> str:
+    return re.sub(r"kvproof \S+, Python \S+", "", text)

@@ -17,7 +17,10 @@ from kvproof.spec.report.film import Block, Film, Frame
 ROWS, COLUMNS = 16, 24
 WIDTH, HEIGHT, LEFT, TOP = 40, 24, 64, 58
 COLOURS = ("#cfe3ff", "#ffe0b8", "#d5f2cf", "#ecd5fb", "#ffd3d9", "#d2f3f1")
-KEY = "0: table of request 0, p: other holder, ·2: free at place 2, ×2: references, •: key, ✗: not the key's bytes"
+KEY = (
+    "columns: actions; 0: in the table of request 0, p: other holder, ·2: free at place 2,",
+    "×2: references, •: has a key, ✗: at rest its bytes are not what the key claims",
+)
 NARROWEST = 640
 STYLE = (
     "text{font:12px ui-monospace,Menlo,Consolas,monospace;fill:#1b1f24}"
@@ -63,7 +66,7 @@ def _svg(
     named: set[tuple[films.Tier, int]],
     broken: int,
 ) -> str:
-    width, height = max(LEFT + WIDTH * len(columns) + 12, NARROWEST), TOP + HEIGHT * len(rows) + 34
+    width, height = max(LEFT + WIDTH * len(columns) + 12, NARROWEST), TOP + HEIGHT * len(rows) + 46
     title = f"{example.law}: {example.message}, at {lines.place(example)}"
     about = "One row per block, one column per action that changed one of them; the frame marks where the law breaks."
     out = [
@@ -92,7 +95,7 @@ def _svg(
     if columns and columns[-1] == broken:
         x = LEFT + (len(columns) - 1) * WIDTH
         out.append(f'<rect class="v" x="{x}" y="{TOP - 2}" width="{WIDTH}" height="{HEIGHT * len(rows) + 4}"/>')
-    out.append(f'<text x="8" y="{height - 10}" class="s">{escape(_cut(KEY, width // 8))}</text>')
+    out += [f'<text x="8" y="{height - 24 + 16 * at}" class="s">{escape(text)}</text>' for at, text in enumerate(KEY)]
     out.append("</svg>")
     return "\n".join(out) + "\n"
 
