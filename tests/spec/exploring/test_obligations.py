@@ -19,12 +19,12 @@ from kvproof.core.offload.state import Load, PendingHit, Queued, Store, Track
 from kvproof.core.world import DeferredFree, Phase, Status, World, new_world
 from kvproof.spec import judge as judges
 from kvproof.spec.engines.scope_parts import full
-from kvproof.spec.exploring import liveness, obligations
+from kvproof.spec.exploring import liveness, obligations, search
 from kvproof.spec.exploring.bounds import Bounds
 from kvproof.spec.exploring.graph import Graph
 from kvproof.spec.exploring.liveness import BITS, UNASKED, Closed, Lasso, Node
 from kvproof.spec.exploring.obligations import Obligation
-from kvproof.spec.exploring.search import Explored
+from kvproof.spec.exploring.search import Explored, Options
 from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Evidence
 
@@ -269,6 +269,56 @@ def test_the_first_refusal_is_shown_and_only_if_it_is_asked_for(monkeypatch):
     assert verdict.refused is not None
     assert (verdict.refused.violation, verdict.refused.actions) == (first, (act.BeginStep(), act.BeginStep()))
     assert judged(monkeypatch, system, ("LV-2",)).refused is None
+
+
+def test_a_way_along_progress_is_taken_where_it_is_shorter_than_that_of_the_search():
+    system = closed((0, 1, STEP), (1, 2, RUN), (1, 3, STEP), (2, 4, STEP))
+    system.roots[4] = -1  # no orbit of the graph
+    graph = Graph()
+    graph.depths.extend((0, 1, 5, 2))
+    ways = liveness.Ways.of(system, graph)
+    assert ways.lengths == [0, 1, 2, 2, 3]
+    assert ways.came[2] == (1, 1)
+    assert ways.came[4] == (2, 3)
+    assert not {0, 1} & set(ways.came)
+
+
+TINY = Bounds(("aa",), submits=1, outputs=1, live=1, at_most={act.ReadCounters: 1}, strays=True)
+
+
+def test_the_closed_system_stands_behind_every_orbit_and_holds_all_progress():
+    explored = search.explore(CONFIG, TINY, Options())
+    system = liveness.close(explored, CONFIG, TINY)
+    graph, limits = explored.graph, TINY.limits(CONFIG)
+    nodes: list[Node] = [Node(EMPTY, False)]
+    for orbit in range(1, len(graph)):
+        before = nodes[graph.parents[orbit]]
+        nodes.append(liveness.after(before, judges.attempt(before.world, graph.names[graph.actions[orbit]])))
+    least: dict[bytes, int] = {}
+    for orbit, node in enumerate(nodes):
+        least.setdefault(node.key(), orbit)
+    known = {system.roots[number]: key for key, number in system.numbers.items() if system.roots[number] >= 0}
+    assert known == {orbit: key for key, orbit in least.items()}
+    for node in nodes[::7]:
+        number = system.numbers[node.key()]
+        found = [(system.kinds[edge], system.targets[edge]) for edge in system.edges[number]]
+        leaving = list(liveness.progress(node, evolve(TINY, live=0), limits))
+        assert sorted(found) == sorted(
+            (kind, system.numbers[liveness.after(node, judges.attempt(node.world, action)).key()]) for action, kind in leaving
+        )
+        assert not any(isinstance(action, act.CompleteStore) and action.event not in events_of(node) for action, _ in leaving)
+
+
+def events_of(node: Node) -> set[int]:
+    host = node.world.host
+    assert host is not None
+    return {store.event for store in (*host.stores, *host.abandoned_stores)}
+
+
+def test_what_the_engine_was_told_tells_worlds_apart():
+    assert Node(EMPTY, True).key() != Node(EMPTY, False).key()
+    assert [kind for _, kind in liveness.progress(Node(EMPTY, True), TINY, TINY.limits(CONFIG))] == [STEP]
+    assert [kind for _, kind in liveness.progress(Node(EMPTY, False), TINY, TINY.limits(CONFIG))] == [UNASKED]
 
 
 # --- showing a lasso again ----------------------------------------------------------------------------------------
