@@ -1,4 +1,4 @@
-"""What a result says of given jobs: its verdict, what keeps it from holding, and how faults are compared with the table."""
+"""What certificates and results say of given searches: verdicts, what keeps one from holding, faults and their table, sizes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from kvproof.core import actions as act
 from kvproof.spec import faults
 from kvproof.spec.engines import scope_parts, witnesses
 from kvproof.spec.exits import ExitCode
-from kvproof.spec.exploring import jobs, pins, result, scopes
+from kvproof.spec.exploring import certificate, jobs, pins, result, scopes
 from kvproof.spec.exploring.bounds import Bounds
+from kvproof.spec.exploring.graph import Graph
 from kvproof.spec.exploring.jobs import Asked, Done, Job
 from kvproof.spec.exploring.kills import Kill
 from kvproof.spec.exploring.pins import Difference, Pin
 from kvproof.spec.exploring.result import Killed, Result
 from kvproof.spec.exploring.scope import Scope
+from kvproof.spec.exploring.search import Explored
 
 TINY = Scope(
     "tiny",
@@ -201,3 +203,57 @@ def test_what_is_given_up_is_said_in_the_document(whole):
     found = result.as_dict(Result(NAMED, [given_up(whole)], {"tiny": Pin(1, 1, 1)}))
     assert found["problems"] == ["given up, too large: tiny"]
     assert (found["verdict"], found["scopes"][0]["verdict"], found["pins"]) == ("undetermined", "undetermined", [])
+
+
+# --- certificates, sizes ------------------------------------------------------------------------------------------
+
+
+def test_only_what_was_seen_whole_within_its_bounds_is_whole_and_compared(whole):
+    pinned = {"tiny": Pin(1, 1, 1)}
+    for end, compared in (
+        ("complete", True),
+        ("depth", True),
+        ("edges", False),
+        ("violation", False),
+        ("sampled", False),
+        ("refused", False),
+    ):
+        found = evolve(whole.certificate, end=end)
+        assert found.whole == compared
+        assert [one.scope for one in pins.differences([found], pinned)] == ["tiny"] * compared
+        assert pins.updated([found], pinned, ["tiny"]) == ({"tiny": pins.of(found)} if compared else pinned)
+    assert set(certificate.ENDS) == {"complete", "depth", "edges", "violation", "sampled", "refused"}
+
+
+def test_a_certificate_says_what_a_search_counted():
+    graph, config = Graph(), TINY.config()
+    assert graph.found(b"abc", -1, None) == (0, True)
+    assert graph.found(b"de", 0, act.BeginStep()) == (1, True)
+    assert graph.found(b"abc", 1, act.Drain()) == (0, False)
+    premises, seen = {"PC-1": 2, "LD-1": 0, "PC-2": 4}, {"hit": 3}
+    explored = Explored(graph, levels=[1, 1], premises=premises, witnesses=seen, refusals=6, runs=7, closed=8)
+    found = certificate.certify("tiny", "", config, TINY.bounds, ("PC-1", "LD-1", "PC-3"), explored)
+    assert (found.orbits, found.depth, found.levels, found.key_bytes, found.bytes_per_orbit) == (2, 1, (1, 1), 5, 2.5)
+    assert (found.refusals, found.runs, found.closed, found.witnesses) == (6, 7, 8, seen)
+    assert (found.premises, found.never) == ({"PC-1": 2, "LD-1": 0, "PC-3": 0}, ("LD-1", "PC-3"))
+    assert certificate.certify("tiny", "", config, TINY.bounds, (), Explored(Graph())).depth == 0
+
+
+def test_premises_add_up_and_of_situations_the_first_counts(whole):
+    one, two = (
+        evolve(whole.certificate, premises=premises, witnesses=seen)
+        for premises, seen in (({"PC-1": 2, "LD-1": 0}, {"hit": 9}), ({"PC-1": 3, "PC-2": 1}, {"hit": 5, "withdrawal": 7}))
+    )
+    for both in ([one, two], [two, one]):
+        assert certificate.merged_premises(both) == {"PC-1": 5, "LD-1": 0, "PC-2": 1}
+        assert certificate.merged_witnesses(both) == {"hit": 5, "withdrawal": 7}
+
+
+def test_a_size_is_as_pinned_only_if_every_number_is():
+    pinned = Pin(5, 7, 3, 9)
+    assert pins.agree(pinned, pinned)
+    assert pins.agree(pinned, evolve(pinned, worlds=None))
+    for name in ("orbits", "edges", "depth", "worlds"):
+        assert not pins.agree(pinned, evolve(pinned, **{name: 8}))
+    assert not pins.agree(None, pinned)
+    assert not pins.agree(evolve(pinned, worlds=None), pinned)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from kvproof.core import actions as act
 from kvproof.core import profiles
 from kvproof.spec import faults, laws
 from kvproof.spec.engines import scope_parts
-from kvproof.spec.exploring import pins, resume, scopes
+from kvproof.spec.exploring import jobs, pins, resume, scopes
 from kvproof.spec.exploring.bounds import Bounds
 from kvproof.spec.exploring.jobs import Asked, Job
 from kvproof.spec.exploring.pins import Pin
@@ -99,3 +100,22 @@ def test_a_graph_is_taken_for_as_pinned_only_where_it_is_compared():
     assert resume.pin_of(Job(Asked(), TINY)) is None
     assert resume.pin_of(Job(Asked(fault="M-LRU-1"), scope, "M-LRU-1")) is None
     assert resume.pin_of(Job(Asked(runs=3), scope)) is None
+
+
+@pytest.mark.parametrize(("name", "value"), [("scope", "other"), ("fault", "M-LRU-2")])
+def test_a_file_with_the_result_of_another_scope_or_fault_is_not_taken(tmp_path, name, value):
+    done = jobs.perform(Job(Asked(fault="M-LRU-1"), TINY, "M-LRU-1"))
+    file = resume.write(done, tmp_path, None)
+    taken = resume.read(done.job, tmp_path, None)
+    assert isinstance(taken, jobs.Done)
+    assert (taken.example, taken.certificate) == (done.example, done.certificate)
+    document = json.loads(file.read_text())
+    document["certificate"][name] = value
+    file.write_text(json.dumps(document))
+    assert resume.read(done.job, tmp_path, None) == f"{file}: is of another scope or fault"
+
+
+def test_a_file_of_a_violation_without_a_counterexample_is_not_taken(tmp_path):
+    done = jobs.perform(Job(Asked(fault="M-LRU-1"), TINY, "M-LRU-1"))
+    file = resume.write(evolve(done, example=None), tmp_path, None)
+    assert str(resume.read(done.job, tmp_path, None)).startswith(f"{file}: contradicts itself")
