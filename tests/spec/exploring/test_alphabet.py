@@ -13,6 +13,7 @@ from kvproof.core.actions import Action
 from kvproof.core.config import Offload
 from kvproof.core.world import Phase, World, new_world
 from kvproof.spec import judge as judges
+from kvproof.spec.engines import enabled
 from kvproof.spec.engines.scope_parts import full
 from kvproof.spec.exploring import alphabet
 from kvproof.spec.exploring import bounds as limiting
@@ -109,7 +110,7 @@ def test_nothing_runs_beside_an_open_plan_where_steps_run_whole():
 
 def offered(monkeypatch: pytest.MonkeyPatch, bounds: Bounds, *actions: Action, world: World = PLANNING) -> list[Action]:
     """Return what is left of a list of legal actions."""
-    monkeypatch.setattr(alphabet.lists, "enabled", lambda *given: list(actions))
+    monkeypatch.setattr(enabled, "enabled", lambda *given: list(actions))
     return list(alphabet.candidates(world, bounds, bounds.limits(HOST)))
 
 

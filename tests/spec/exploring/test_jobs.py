@@ -10,8 +10,9 @@ from attrs import evolve
 
 from kvproof.core import actions as act
 from kvproof.core.config import Offload
-from kvproof.spec import laws
+from kvproof.spec import counterexample, laws
 from kvproof.spec.engines import rules, scope_parts
+from kvproof.spec.engines import shrink as shrinking
 from kvproof.spec.exploring import jobs, kills, liveness, scopes
 from kvproof.spec.exploring.bounds import Bounds
 from kvproof.spec.exploring.graph import Graph
@@ -139,9 +140,9 @@ def shrunk(monkeypatch, engine: str, law: str, position: int, actions: int = 3, 
         called.append(found)
         return actions, found
 
-    monkeypatch.setattr(jobs.shrink, "shrink", shrink)
-    monkeypatch.setattr(jobs.examples, "build", lambda *given, **more: SimpleNamespace())
-    monkeypatch.setattr(jobs.examples, "replay", lambda *given: SimpleNamespace(violation=violation(law)))
+    monkeypatch.setattr(shrinking, "shrink", shrink)
+    monkeypatch.setattr(counterexample, "build", lambda *given, **more: SimpleNamespace())
+    monkeypatch.setattr(counterexample, "replay", lambda *given: SimpleNamespace(violation=violation(law)))
     explored = Explored(Graph(), found=Found(violation(law, position), (act.BeginStep(),) * actions))
     jobs._example(Job(Asked(), HOST), HOST.config(), Options(all_runs=all_runs), explored, engine, 0)
     return bool(called)

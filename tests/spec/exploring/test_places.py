@@ -16,7 +16,7 @@ from kvproof.core.errors import Refusal
 from kvproof.core.world import Phase, World, new_world
 from kvproof.spec import judge as judges
 from kvproof.spec import laws
-from kvproof.spec.engines import drain, prompts, rules
+from kvproof.spec.engines import disabled, drain, prompts, rules
 from kvproof.spec.engines import witnesses as wit
 from kvproof.spec.engines.scope_parts import full
 from kvproof.spec.exploring import alphabet, canonical, search
@@ -76,7 +76,7 @@ def trying(monkeypatch: pytest.MonkeyPatch, wanted: Callable[[World], list[act.A
         observed.append(moment)
         return observe(self, moment)
 
-    monkeypatch.setattr(search.disabled, "attempts", attempts)
+    monkeypatch.setattr(disabled, "attempts", attempts)
     monkeypatch.setattr(wit.Tracker, "observe", noted)
     return where, observed
 
@@ -141,7 +141,7 @@ def ends_of(monkeypatch: pytest.MonkeyPatch, config: Config, bounds: Bounds = ON
         seen.append(world)
         return drain.Drained.of(world)
 
-    monkeypatch.setattr(search.drain, "drain", noted)
+    monkeypatch.setattr(drain, "drain", noted)
     graph_of(bounds, config, laws=[law(check_end=lambda drained: ())], **options)
     return seen
 
@@ -162,7 +162,8 @@ def test_without_a_host_tier_or_if_nobody_asks_no_world_is_brought_to_an_end(mon
 
 
 def test_at_a_finish_the_laws_of_finishes_alone_are_judged():
-    at_finish, other = [], []
+    at_finish: Runs = []
+    other: Runs = []
     first, second = noting(at_finish), evolve(noting(other), id="XX-1")
     found = graph_of(ONE, HOST, laws=[first, second], at_finish=(NAME,))
     graph = found.graph

@@ -14,7 +14,7 @@ from kvproof.core import config as configs
 from kvproof.core.world import new_world
 from kvproof.spec import judge as judges
 from kvproof.spec import laws
-from kvproof.spec.engines import drain, rules
+from kvproof.spec.engines import disabled, drain, rules
 from kvproof.spec.engines import witnesses as wit
 from kvproof.spec.engines.scope_parts import full
 from kvproof.spec.exploring import alphabet, canonical, sample, search
@@ -186,7 +186,7 @@ def tried(monkeypatch: pytest.MonkeyPatch, attempt: act.Action, bounds: Bounds, 
         observed.append(moment)
         return observe(self, moment)
 
-    monkeypatch.setattr(sample.disabled, "attempts", attempts)
+    monkeypatch.setattr(disabled, "attempts", attempts)
     monkeypatch.setattr(wit.Tracker, "observe", noted)
     found, _ = sampled(bounds, runs=2, only=only)
     return where, [moment for moment in observed if moment.action == attempt], found
