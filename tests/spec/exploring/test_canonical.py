@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from kvproof.core import profiles
+from kvproof.core import prefixes, profiles
 from kvproof.core.actions import ReadCounters
 from kvproof.core.config import Offload, configure
-from kvproof.core.offload.state import Counters, Host, Load, Store, Track
+from kvproof.core.offload.state import Counters, Host, Load, PendingHit, Store, Track
+from kvproof.core.prefixes import Prefixes
 from kvproof.core.world import DeferredFree, Hit, KeyRecord, Request, Scheduled, World, new_world
 from kvproof.spec import judge as judges
 from kvproof.spec.engines import scopes
@@ -299,6 +300,12 @@ def ends_elsewhere() -> Iterator[tuple[World, World]]:
     yield evolve(world, plan=evolve(plan, handoffs=((0, 0, 1, 2),))), evolve(world, plan=evolve(plan, drained=((0, 0, 1, 2),)))
     hits = (Hit(0, 2, found, 0, False) for found in (tables(1, 2), tables(2, 1)))
     yield evolve(world, hit=next(hits)), evolve(world, hit=next(hits))
+    # The null block has the label 0, which no end of a list may be taken for.
+    first, second = ((0,), ()), ((), (0,))
+    yield evolve(world, hit=Hit(0, 2, first, 0, False)), evolve(world, hit=Hit(0, 2, second, 0, False))
+    yield evolve(world, deferred=(DeferredFree(1, first),)), evolve(world, deferred=(DeferredFree(1, second),))
+    pins = [hosting(pending=(PendingHit(0, 0, 1, found),)) for found in (first, second)]
+    yield pins[0], pins[1]
     for one, two in (((1, 2), (2, 1)), ((2, 0), (0, 2))):
         frees = [evolve(world, deferred=(DeferredFree(1, tables(*lengths)),)) for lengths in (one, two)]
         yield frees[0], frees[1]
@@ -322,3 +329,28 @@ def test_where_a_list_ends_is_part_of_the_key():
     for number, (one, two) in enumerate(ends_elsewhere()):
         assert canonical.key(one) != canonical.key(two), number
         assert not matching.alike(one, two), number
+
+
+def test_a_fence_that_is_reached_and_the_order_of_notices_do_not_change_the_key():
+    world = new_world(configure((full(1),), max_model_len=4, num_blocks=5, max_running=1, offload=Offload(num_blocks=4)))
+    host = world.host
+    assert host is not None
+
+    def key(fence: int = 0, *notices: str) -> bytes:
+        loads = (Load(0, (1,), (1,), fence=fence),)
+        return canonical.key(evolve(world, issued=5, processed=5, host=evolve(host, loads=loads, notices=notices)))
+
+    assert key(0) == key(2) == key(5) != key(6) != key(7)
+    assert key(0, "misaligned_lookup", "dropped_cpu_full") == key(0, "dropped_cpu_full", "misaligned_lookup") != key(0)
+
+
+def test_above_which_prefix_a_token_stands_changes_the_key():
+    world = new_world(configure((full(1),), max_model_len=4, num_blocks=5, max_running=1))
+    keys = set()
+    for below in (0, 1):
+        table, root = prefixes.extend(Prefixes(), -1, (0,))
+        table, one = prefixes.extend(table, root, (0,))
+        table, two = prefixes.extend(table, (root, one)[below], (1,))
+        contents = ((), (0, one), (0, two), (), ())
+        keys.add(canonical.key(evolve(world, prefixes=table, contents=contents)))
+    assert len(keys) == 2
