@@ -15,7 +15,7 @@ from kvproof.core.actions import ReadCounters
 from kvproof.core.config import Offload, configure
 from kvproof.core.offload.state import Counters, Host, Load, PendingHit, Store, Track
 from kvproof.core.prefixes import Prefixes
-from kvproof.core.world import DeferredFree, Hit, KeyRecord, Request, Scheduled, World, new_world
+from kvproof.core.world import DeferredFree, Hit, KeyRecord, Request, Scheduled, Step, World, new_world
 from kvproof.spec import judge as judges
 from kvproof.spec.engines import scopes
 from kvproof.spec.engines.scope_parts import Scope, full
@@ -354,3 +354,20 @@ def test_above_which_prefix_a_token_stands_changes_the_key():
         contents = ((), (0, one), (0, two), (), ())
         keys.add(canonical.key(evolve(world, prefixes=table, contents=contents)))
     assert len(keys) == 2
+
+
+def test_a_row_counts_if_a_request_owns_it_or_a_step_will_read_it_and_by_its_kernel_blocks():
+    config = evolve(configure((full(1),), max_model_len=4, num_blocks=5, max_running=1), append_expansion=2)
+    world = new_world(config)
+    read = Scheduled(0, 0, 1, fresh=True, loaded_from=0, row=0)
+
+    def key(owner: int = -1, accepted: int = 0, entries: tuple[int, ...] = (2, 3), part: int | None = None) -> bytes:
+        worker = evolve(world.worker, owners=(owner,), rows=((entries,),), columns=((0,),), accepted=(accepted,))
+        steps = () if part is None else (Step(scheduled=(read,), copies=(), zero=(), part=part, due=()),)
+        return canonical.key(evolve(world, worker=worker, steps=steps))
+
+    last = len(config.parts)
+    for unused in ({}, {"part": last}):
+        assert key(**unused) == key(accepted=1, **unused) == key(entries=(4, 4), **unused) != key(entries=(2,), **unused)
+    for used in ({"owner": 0}, {"part": 0}, {"part": last - 1}):
+        assert len({key(**used), key(accepted=1, **used), key(entries=(2, 2), **used), key(entries=(3, 2), **used)}) == 4
