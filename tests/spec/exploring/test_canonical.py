@@ -367,7 +367,9 @@ def test_a_row_counts_if_a_request_owns_it_or_a_step_will_read_it_and_by_its_ker
         return canonical.key(evolve(world, worker=worker, steps=steps))
 
     last = len(config.parts)
-    for unused in ({}, {"part": last}):
+    where: tuple[dict[str, Any], ...] = ({}, {"part": last})
+    for unused in where:
         assert key(**unused) == key(accepted=1, **unused) == key(entries=(4, 4), **unused) != key(entries=(2,), **unused)
-    for used in ({"owner": 0}, {"part": 0}, {"part": last - 1}):
+    where = ({"owner": 0}, {"part": 0}, {"part": last - 1})
+    for used in where:
         assert len({key(**used), key(accepted=1, **used), key(entries=(2, 2), **used), key(entries=(3, 2), **used)}) == 4
