@@ -82,6 +82,11 @@ class Job:
     scope: Scope
     fault: str = ""
 
+    def __attrs_post_init__(self) -> None:
+        """Refuse a job that would silently plant nothing. Raises UserError."""
+        if self.asked.fault and self.asked.fault != self.fault:
+            raise UserError(f"{self.asked.fault} is asked for and not planted: Job(asked, scope, fault={self.asked.fault!r})")
+
     @property
     def name(self) -> str:
         """What the progress display and the files of results call the job."""
@@ -170,6 +175,7 @@ def _jobs_of(asked: Asked, fault: Fault, named: Sequence[Scope], known: Mapping[
 def perform(job: Job, doing: Doing = lambda what: None) -> Done:
     """Do one job; nothing outside it decides what comes out."""
     began = time.monotonic()
+    job.scope.check()
     done = _planted(job, faults.by_id(job.fault), doing) if job.fault else _search(job, job.scope.config(), doing)
     return evolve(done, seconds=time.monotonic() - began)
 

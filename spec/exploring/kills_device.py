@@ -51,6 +51,8 @@ KILLS: dict[str, Kill] = {
     "M-HIT-1": Kill("fa2-m2-loads", "HB-9", 6),
     "M-KEY-1": Kill("fa2-m2-loads", "PC-11", 16),
     "M-KEY-2": Kill("fa1-contexts", "TB-9", 7),
+    "M-KEY-3": Kill("fa2-m4-w1-eagle", "HB-18", 4),
+    "M-KEY-4": Kill("fa2-m2-loads", "HB-18", 4),
     "M-PART-1": Kill("fa2-m4-w1-eagle", "HB-13", 7),
     "M-SCR-2": Kill("fa1-m2+2-x2-drafts", "TB-15", 4),
     "M-HO-2": Kill("fa2-m2-loads", "HO-2", 5),

@@ -15,6 +15,7 @@ KILLS: dict[str, Kill] = {
     "M-GEO-1": Kill("fa1-m2+1-w1-n2-eagle-host", "LV-5", 4),
     "M-STAB-1": Kill("fa1-m2-n2-host", "HO-8", 38),
     "M-TAIL-3": Kill("fa8-m8-h2-eagle-host", "LV-6", 4),
+    "M-LRU-2": Kill("fa1-m2-n2-host", "PC-15", 16),
     "M-HO-3": Kill("fa1-m2-n2-host", "HO-3", 36),
     "M-HO-4": Kill("fa1-m2+1-w1-n2-eagle-host", "HO-4", 6),
     "M-META-1": Kill("fa1-m2-n2-host", "IP-1", 6),

@@ -157,6 +157,25 @@ def test_another_count_than_the_pinned_one_is_undetermined_and_both_are_said(don
     assert found.problems == [f"not as pinned: tiny: {name} {counts[name]:,}, pinned {counts[name] + 1000:,}"]
 
 
+def test_where_two_graphs_part_is_said(done):
+    levels = done.certificate.levels
+    other = (*levels[:5], levels[5] + 3, *levels[6:])
+    [problem] = compared(only(done), **{**size(done), "orbits": 3}, levels=other).problems
+    assert problem.endswith(
+        f"they part after 5 actions ({levels[5]:,} orbits there, pinned {levels[5] + 3:,}): look with --depth 5"
+    )
+    assert compared(only(done), **size(done), levels=levels).problems == []
+    assert compared(only(done), **size(done), levels=other).verdict is ExitCode.UNDETERMINED
+    longer = compared(only(done), **size(done), levels=(*levels, 2)).problems
+    assert f"they part after {len(levels)} actions (0 orbits there, pinned 2)" in longer[0]
+
+
+def test_the_pins_know_their_levels():
+    for name, pin in pins.every().items():
+        assert pin.levels is not None, name
+        assert (sum(pin.levels), len(pin.levels)) == (pin.orbits, pin.depth + 1)
+
+
 def test_a_scope_without_a_pin_is_undetermined(done):
     assert compared(only(done)).verdict is ExitCode.UNDETERMINED
     assert "tiny: not pinned; found" in compared(only(done)).problems[0]
@@ -427,3 +446,34 @@ def test_the_document_says_everything(done):
     assert found["verdict"] == "holds"
     assert found["scopes"][0]["orbits"] == done.certificate.orbits
     assert json.loads(json.dumps(found)) == json.loads(json.dumps(result.as_dict(compared(only(done), **size(done)))))
+
+
+# --- scopes in which nothing happens ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bounds", "why"),
+    [
+        ({"prompts": ()}, "has no prompt"),
+        ({"prompts": ("",)}, "has no prompt"),
+        ({"submits": 0}, "submits nothing"),
+        ({"live": 0}, "submits nothing"),
+        ({"prompts": ("aaaa",)}, "has a prompt of 4 tokens, and max_model_len = 3 allows 2"),
+        ({"alphabet": (0,)}, "has a prompt of 2 letters and 1 tokens for them"),
+        ({"contexts": ()}, "has no context"),
+    ],
+)
+def test_a_scope_in_which_nothing_can_happen_is_refused(bounds, why):
+    scope = evolve(TINY, bounds=evolve(TINY.bounds, **bounds))
+    with pytest.raises(UserError, match=f"scope tiny {why}"):
+        jobs.perform(Job(Asked(), scope))
+
+
+def test_every_scope_of_the_package_can_be_explored():
+    for scope in scopes.every():
+        scope.check()
+
+
+def test_a_fault_that_nobody_plants_is_refused():
+    with pytest.raises(UserError, match="M-LRU-1 is asked for and not planted"):
+        Job(Asked(fault="M-LRU-1"), TINY)
