@@ -123,7 +123,7 @@ def test_the_verdict_of_a_scope(whole, shown):
 def test_only_over_the_whole_catalogue_what_nothing_reached_is_a_finding(asked, whole):
     assert Result(Asked(), [whole]).whole
     assert Result(Asked(), [whole]).unreached == [name for name in witnesses.NAMES if name not in whole.certificate.witnesses]
-    found = Result(asked, [of_job(whole, asked)])
+    found = Result(asked, [of_job(whole, asked, asked.fault)])
     assert not found.whole
     assert (found.never, found.unreached) == ([], [])
 
