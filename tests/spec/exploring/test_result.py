@@ -253,7 +253,11 @@ def test_a_size_is_as_pinned_only_if_every_number_is():
     pinned = Pin(5, 7, 3, 9)
     assert pins.agree(pinned, pinned)
     assert pins.agree(pinned, evolve(pinned, worlds=None))
-    for name in ("orbits", "edges", "depth", "worlds"):
-        assert not pins.agree(pinned, evolve(pinned, **{name: 8}))
+    for other in (Pin(8, 7, 3, 9), Pin(5, 8, 3, 9), Pin(5, 7, 8, 9), Pin(5, 7, 3, 8)):
+        assert not pins.agree(pinned, other)
+    levels = evolve(pinned, levels=(1, 4))
+    assert pins.agree(levels, levels)
+    assert pins.agree(pinned, levels)  # where no levels are pinned, none are compared
+    assert not pins.agree(levels, evolve(pinned, levels=(2, 3)))
     assert not pins.agree(None, pinned)
     assert not pins.agree(evolve(pinned, worlds=None), pinned)
