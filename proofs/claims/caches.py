@@ -6,6 +6,8 @@ of `kvproof.core` that look a request up.
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from kvproof.core.pool import Pool
 
 Keys = tuple[bool, ...]
@@ -22,6 +24,14 @@ def pool_with(*groups: Keys) -> Pool:
     entries = tuple((4 * at + 4, group, seq, first[group] + at) for seq, (at, group) in enumerate(found))
     none = (-1,) * (1 + sum(map(len, groups)))
     return Pool((0,) * len(none), none, none, none, tuple(range(1, len(none))), entries, len(entries))
+
+
+def keyed(pool: Pool) -> Pool:
+    """Return such a pool of one group with the keys as primaries of their blocks, too."""
+    node, group, tokens = (list(of) for of in (pool.key_node, pool.key_group, pool.key_tokens))
+    for boundary, of, _, block in pool.entries:
+        node[block], group[block], tokens[block] = boundary, of, boundary
+    return evolve(pool, key_node=tuple(node), key_group=tuple(group), key_tokens=tuple(tokens))
 
 
 def attention(keys: Keys, tokens: int, limit: int, size: int = 4) -> bool:
