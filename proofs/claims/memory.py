@@ -28,6 +28,14 @@ EXPORTING = configs.configure(
 DEFERRED = configs.configure((Group("full_attention", 4),), num_blocks=4, defer_block_free=True, max_steps_in_flight=2)
 EMPTY = four.pool_of(Draft(0, (1, 1, 1), (1, 1, 1), 0))
 
+
+def copied(before: list[tuple[int, ...]], copies: tuple[tuple[int, int, int], ...]) -> list[tuple[int, ...]]:
+    """Return the memory behind the copies of a step."""
+    memory = list(before)
+    execute.run_copies(memory, Step((), copies, (), 0, ()), TWO_RANKS)
+    return memory
+
+
 # --- contents -----------------------------------------------------------------------------------------------------
 
 
@@ -122,9 +130,7 @@ def copies_of_a_step_see_the_memory_before_it(one: int, two: int, three: int, so
     before = [(), (0, one, two), (0, two, three), (0, three, one)]
     from_ = pick((1, 2, 3), source - 1)
     copies = ((0, from_, 2), (0, 2, 3))[: pick((0, 1, 2), count)]
-    memory = list(before)
-    nothing = execute.run_copies(memory, Step((), copies, (), 0, ()), TWO_RANKS)
-    assert nothing is None
+    memory = copied(before, copies)
     assert memory[:2] == before[:2]
     assert memory[2] == (before[from_] if count >= 1 else before[2])
     assert memory[3] == (before[2] if count == 2 else before[3])
@@ -296,7 +302,7 @@ def a_new_pool_has_every_block_free_but_null(count: int, announces: bool) -> Non
     assert (pool.notes is None) == (not announces)
 
 
-@claim(pools.holds, pools.keys_of, pools.inserted, sizes="shape", bounds=four.TWO_KEYS_IDLE, laws=("HB-5",))
+@claim(pools.holds, pools.keys_of, pools.inserted, sizes="shape", bounds=four.TWO_KEYS_IDLE, laws=("HB-5",), deep=True)
 def a_block_has_the_keys_that_the_map_says(draft: Draft, key: Key, other: Key, number: int, node: int, group: int) -> None:
     """A block has a key exactly if an entry of the map says so, and its keys are told first inserted first (3.2, HB-5)."""
     assert four.legal(draft, key, other, free=3) & four.within(1, number, 3) & (node >= 0) & (group >= 0)

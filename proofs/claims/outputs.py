@@ -337,7 +337,7 @@ def a_drain_hands_everything_out_once(draft: Draft, first: int, second: int, gro
     of = pick((0, 1), group)
     plan = Plan(
         handoffs=((0, of, 1, 4), (1, 1 - of, 2, 8)),
-        copies=((0, *ends),) if copies else (),
+        copies=((0, ends[0], ends[1]),) if copies else (),
         zero=((of, 3), (1 - of, 1)),
         scheduled=(),
     )
