@@ -47,6 +47,8 @@ FILES: tuple[str, ...] = (
     "outputs",
     "memory",
     "guards",
+    "notices",
+    "stepping",
     "pool",
     "pool_keys",
     "pool_two_keys",

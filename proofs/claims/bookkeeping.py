@@ -228,6 +228,7 @@ def reports_come_once_from_each_worker_behind_the_copy(stage: int, had: int, mor
     completion.complete,
     completion.find,
     metadata.issue,
+    reset.reset,
     reset.next_event,
     tracks.link,
     sizes="shape",
@@ -250,12 +251,12 @@ def event_numbers_rise_and_unknown_ones_change_nothing(next_: int, event: int, o
     )
     world = evolve(tiers.FULL_WORLD, host=old, pool=four.pool_of(tiers.draft_of(0)))
     same, _ = completion.complete(world, old, event, 1)
-    kept = reset.next_event(old)
+    behind, _ = reset.reset(world, old)
     choice = tiers.choice_of(world.pool, old.pool)
     choice.meta = None
     host, store = metadata.issue(old, choice)
     assert same == world
-    assert kept == next_
+    assert tiers.of(behind).next_store == next_
     assert store is not None
     assert (store.event == next_) & (host.next_store == next_ + 1)
     assert (store.device == (3,)) & (store.host == (3,)) & (host.queued == ())

@@ -29,7 +29,6 @@ NUMBERS = tuple(range(17))
     phases.need_admission,
     sizes="shape",
     bounds="each phase; a plan that preempted somebody or not",
-    laws=("PM-1",),
 )
 def an_action_is_refused_outside_its_phases(phase: int, wanted: int, preempted: bool) -> None:
     """An action is refused exactly outside the phases that it needs; waiting requests are considered while a plan is open
