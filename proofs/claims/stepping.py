@@ -5,8 +5,9 @@ from __future__ import annotations
 from attrs import evolve
 
 from kvproof.core import actions as act
+from kvproof.core import allocation, execute, outputs, plans, requests, worker
 from kvproof.core import config as configs
-from kvproof.core import execute, outputs, plans, requests, worker
+from kvproof.core import pool as pools
 from kvproof.core import work as works
 from kvproof.core import world as worlds
 from kvproof.core.allocation import InStep, Wanted
@@ -35,6 +36,7 @@ RANKS = configs.configure((Group("full_attention", 2, sharded=True),), num_block
 """An entry covers 4 tokens: each rank has every second one."""
 DRAFTING = configs.configure((Group("full_attention", 4),), num_blocks=4, num_draft_tokens=2)
 EXPANDED = configs.configure((Group("full_attention", 4),), num_blocks=4, append_expansion=3)
+PLAIN = evolve(tiers.FULL_WORLD, host=None)
 ROWS = worlds.new_world(MIXED)
 
 
@@ -319,3 +321,67 @@ def an_output_is_delivered_once(drafts: int, accepted: int, behind: int, late: b
     assert now.computed == (0 if late else 8 + accepted)
     assert record.rejected == (0 if dropping else len(guessed) - accepted)
     assert after.pool == world.pool
+
+
+# --- the end of a request -----------------------------------------------------------------------------------------
+
+
+@claim(
+    requests.finish,
+    sizes="shape",
+    bounds="four blocks without keys; a request with a table of one entry, another with one; handoffs of both",
+    laws=("PC-3", "PC-10", "HO-7", "TB-1"),
+    deep=True,
+)
+def a_finished_request_leaves_nothing(draft: Draft, first: int, second: int, state: int) -> None:
+    """A request that finishes, in whatever status, gives its blocks back and is gone with its handoffs; nothing of another
+    request changes (T32, HO-7, PC-3).
+    """
+    assert four.legal(draft) & holders.held(draft, first, second) & four.within(0, state, 2)
+    old = four.pool_of(draft)
+    mine, its = holders.table_of(first), holders.table_of(second)
+    status = pick((Status.WAITING, Status.RUNNING, Status.PREEMPTED), state)
+    request = evolve(holders.request_of(GroupState(mine)), status=status)
+    other = holders.request_of(GroupState(its), number=1)
+    plan = Plan(handoffs=((0, 0, 2, 4), (1, 0, 3, 4)))
+    after, record = requests.finish(evolve(holders.world_of(PLAIN, old, request, other), plan=plan), request)
+    assert four.sound(after.pool)
+    assert holders.accounted(after.pool, holders.others(old, mine, its), its)
+    assert after.requests == (other,)
+    assert after.plan.handoffs == ((1, 0, 3, 4),)
+    assert not record.deferred
+
+
+@claim(
+    requests.withdraw,
+    requests.roll_back,
+    sizes="shape",
+    bounds="four blocks without keys; a scheduled request with a table of one entry whose key is of this plan, and another",
+    laws=("HO-11", "PC-3", "COW-4"),
+)
+def a_withdrawn_request_leaves_no_key_of_the_plan(draft: Draft, first: int, kept: bool, node: int) -> None:
+    """A request that is taken out of the open plan loses the keys that it registered in it, unless a profile keeps them, and
+    waits with nothing; the shares and keys of others stay (T39).
+    """
+    assert four.legal(draft) & four.within(1, first, 3) & holders.held(draft, first) & (node >= 0)
+    old = four.pool_of(draft)
+    table = holders.table_of(first)
+    keyed = pools.insert(old, node, 0, table[0], 4)
+    request = holders.request_of(GroupState(table))
+    shares = tuple(Scheduled(number, 0, 4, False, 0) for number in (0, 1))
+    plan = Plan(
+        scheduled=shares,
+        cached=((node, 0, 0), (node, 0, 1)),
+        undo=allocation.undo_records(Plan(), 0, old, keyed),
+    )
+    base = evolve(PLAIN, config=evolve(tiers.FULL, profile=VLLM_0_33_0)) if kept else PLAIN
+    world = evolve(holders.world_of(base, keyed, request), plan=plan, phase=Phase.PLAN_RUNNING)
+    after, _ = requests.withdraw(world, request)
+    (again,) = after.requests
+    assert four.sound(after.pool)
+    assert holders.accounted(after.pool, holders.others(old, table))
+    assert len(after.pool.entries) == (1 if kept else 0)
+    assert after.plan.scheduled == shares[1:]
+    assert after.plan.cached == (plan.cached if kept else plan.cached[1:])
+    assert (after.plan.undo == ()) & (after.plan.preempted == (0,))
+    assert (again.status is Status.PREEMPTED) & (again.groups == (GroupState(),)) & (again.computed == 0)

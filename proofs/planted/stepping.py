@@ -61,4 +61,12 @@ PLANTED = (
         at=outputs,
         is_stale=lambda request: False,
     ),
+    catalogued("M-HO-5", "a_finished_request_leaves_nothing"),
+    catalogued("M-POOL-3", "a_finished_request_leaves_nothing"),
+    planted(
+        "withdrawn keys stay in the map",
+        "a_withdrawn_request_leaves_no_key_of_the_plan",
+        at=requests,
+        roll_back=lambda pool, plan, request: pool,
+    ),
 )
