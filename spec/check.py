@@ -217,7 +217,7 @@ def one_fault(names: Sequence[str]) -> str:
     """Return the id of the one fault that is named, in any case, or "" for none. Raises UserError for several."""
     chosen = list(dict.fromkeys(_as_known(name, [fault.id for fault in faults.ALL]) for name in names))
     if len(chosen) > 1:
-        raise UserError(f"one fault at a time, not {len(chosen)} ({', '.join(chosen)}): run kvproof check once for each")
+        raise UserError(f"one fault at a time, not {len(chosen)} ({', '.join(chosen)}): run the command once for each")
     return chosen[0] if chosen else ""
 
 

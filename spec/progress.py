@@ -116,6 +116,19 @@ class Shown:
         if self._bar is not None:
             self._bar.update(self._task, description=f"{self._what}: {what}")
 
+    @property
+    def done(self) -> int:
+        """How much is done."""
+        return self._done
+
+    def say(self, what: str) -> None:
+        """Say what has to be known at once, on a line of its own that stays."""
+        if self._bar is not None:
+            self._bar.console.print(f"{self._what}: {what}", markup=False, highlight=False)
+        elif not self._quiet:
+            with suppress(OSError, ValueError):  # nobody reads it any more: the work goes on
+                click.echo(f"{self._what}: {what}", file=sys.stderr)
+
     def advance(self) -> None:
         """Count one more as done."""
         self._done += 1

@@ -12,12 +12,12 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from kvproof.spec import check, output
+from kvproof.spec import check, faults, output
 from kvproof.spec.commands.check import SHOWN, wide_console
 from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.exploring import jobs, pins, resume, scopes
 from kvproof.spec.exploring import result as results
-from kvproof.spec.exploring.certificate import ENDS
+from kvproof.spec.exploring.certificate import ENDS, bounds_as_dict
 from kvproof.spec.exploring.jobs import Asked, Done, Job
 from kvproof.spec.exploring.pins import Pin
 from kvproof.spec.exploring.result import Result
@@ -27,6 +27,10 @@ from kvproof.spec.report import explored, files, terminal
 
 CERTIFICATE = "certificate.json"
 SUMMARY = "explore.json"
+MEANING = (
+    "another size is another model, law of generation or bound: if none of these was meant to change, something is wrong that "
+    "no law names. kvproof replay compares with recordings of a real engine; --update pins what was found"
+)
 NAMED = 12
 """The command that pins anew names so many scopes one by one; where more differ, it explores what was explored."""
 
@@ -47,10 +51,12 @@ NAMED = 12
     help="Plant this fault and find its shortest counterexample: exit 2, else 3.",
 )
 @click.option("--faults", "every_fault", is_flag=True, help="Plant each fault in turn and compare with the table of kills.")
-@click.option("--depth", type=click.IntRange(0, 10_000), metavar="N", help="Explore runs of at most N actions.")
+@click.option("--depth", type=click.IntRange(1, 10_000), metavar="N", help="Explore runs of at most N actions.")
 @click.option("--full", is_flag=True, help="Count the worlds without the quotient by names, too (takes many times as long).")
-@click.option("--random", "runs", type=click.IntRange(1), metavar="N", help="N random runs instead of all behaviours.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the first random run.")
+@click.option(
+    "--random", "runs", type=click.IntRange(1, 1_000_000), metavar="N", help="N random runs instead of all behaviours."
+)
+@click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed of the first random run (0).")
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="DIR", help="Write the certificate, and a file per finished scope."
 )
@@ -71,7 +77,7 @@ def command(
     depth: int | None,
     full: bool,
     runs: int | None,
-    seed: int,
+    seed: int | None,
     out: Path | None,
     resumed: bool,
     update: bool,
@@ -88,15 +94,24 @@ def command(
     """
     which = _which(quick, further, product)
     if "list" in named:
-        return _list(which, as_json)
+        return _list(which, [name for name in named if name != "list"], as_json)
+    if seed is not None and runs is None:
+        raise UserError("--seed N is the seed of the first random run: add --random N, or leave it out")
     asked = Asked(
-        named, which, check.named_laws(laws), check.one_fault(planted), every_fault, depth, full, runs or 0, seed, processes
+        named,
+        which,
+        check.named_laws(laws),
+        check.one_fault(planted),
+        every_fault,
+        depth,
+        full,
+        runs or 0,
+        seed or 0,
+        processes,
     )
     _refuse_nonsense(asked, out, resumed, update)
     work = jobs.jobs(asked)
-    for folder, file in ((out, CERTIFICATE), (report, SUMMARY)):
-        if folder is not None:
-            output.check_writable(output.make_folder(folder) / file)
+    _check_outputs(work, out, report, update)
     began = time.monotonic()
     done = _perform(work, processes, out, resumed, as_json)
     changes: list[str] = []
@@ -147,6 +162,19 @@ def _refuse_nonsense(asked: Asked, out: Path | None, resumed: bool, update: bool
         )
 
 
+def _check_outputs(work: list[Job], out: Path | None, report: Path | None, update: bool) -> None:
+    """Find out before the work is done whether its results can be written. Raises OutputError."""
+    if out is not None:
+        output.make_folder(out)
+        for file in (out / CERTIFICATE, *(resume.file_of(job, out) for job in work)):
+            output.check_writable(file)
+    if report is not None:
+        output.check_writable(output.make_folder(report) / SUMMARY)
+    if update:
+        for file in (pins.FILE, pins.PRODUCT):
+            output.check_writable(file)
+
+
 def _perform(work: list[Job], processes: int, out: Path | None, resumed: bool, quiet: bool) -> list[Done]:
     """Do what is not finished yet, and write down what is as soon as it is."""
     resume.sources()  # as they are now: somebody may change them while the work is done
@@ -159,6 +187,7 @@ def _perform(work: list[Job], processes: int, out: Path | None, resumed: bool, q
                 before[job.name] = found
             elif found:
                 click.echo(f"{found}; explored again", err=True)
+        click.echo(f"taken from {out}: {len(before)} of {len(work)}", err=True)
     left = longest_first([job for job in work if job.name not in before], pinned)
     with Shown("explore", len(work), quiet=quiet) as shown:
         for _ in before:
@@ -168,8 +197,15 @@ def _perform(work: list[Job], processes: int, out: Path | None, resumed: bool, q
             if out is not None:
                 resume.write(done, out, pinned[done.job.name])
             shown.advance()
+            if done.example is not None and not done.job.fault:
+                shown.say(f"{done.job.name}: {done.example.law} is refuted, after {len(done.example.actions)} actions")
 
-        new = {done.job.name: done for done in jobs.perform_all(left, processes, finished, shown.doing)}
+        try:
+            new = {done.job.name: done for done in jobs.perform_all(left, processes, finished, shown.doing)}
+        except KeyboardInterrupt:
+            if out is not None:
+                shown.say(f"{shown.done} of {len(work)} finished in {out}: the same command with --resume goes on")
+            raise
     return [before.get(job.name) or new[job.name] for job in work]
 
 
@@ -188,20 +224,44 @@ def _update(done: list[Done]) -> list[str]:
         differing = pins.differences(certificates, pinned, known)
         if differing:
             pins.write(pins.updated(certificates, pinned, known), file)
-        changes += [str(difference) for difference in differing]
+        changes += [difference.anew for difference in differing]
     return [f"pinned anew: {change}" for change in changes] or ["everything is as pinned"]
 
 
-def _list(which: Which, as_json: bool) -> ExitCode:
-    """List scopes with what they leave out: those of a set, or all but the product."""
-    asked = scopes.known() if which == "catalogue" else scopes.of(which)
-    listed = [{"scope": scope.name, "quick": scope.quick, "leaves_out": list(scope.bounds.leaves_out())} for scope in asked]
+def _list(which: Which, named: list[str], as_json: bool) -> ExitCode:
+    """List scopes, those of a set or all but the product, one a line; named ones with what they leave out."""
+    asked = [scopes.by_name(name) for name in named] or list(scopes.known() if which == "catalogue" else scopes.of(which))
+    known = pins.every()
     if as_json:
+        listed = [
+            {
+                "scope": scope.name,
+                "set": scopes.set_of(scope),
+                "quick": scope.quick,
+                "groups": explored.said_of(scope.config()),
+                "pin": None if scope.name not in known else pins.as_dict(known[scope.name]),
+                "bounds": bounds_as_dict(scope.bounds),
+                "leaves_out": list(scope.leaves_out()),
+            }
+            for scope in asked
+        ]
         click.echo(json.dumps(listed, indent=1))
         return ExitCode.HOLDS
-    for scope in asked:
-        click.echo(f"{scope.name}{' (quick)' if scope.quick else ''}: leaves out {'; '.join(scope.bounds.leaves_out())}")
+    rows = [
+        (scope.name, scopes.set_of(scope), explored.said_of(scope.config()), _size(known.get(scope.name))) for scope in asked
+    ]
+    widths = [max(len(row[at]) for row in rows) for at in range(4)]
+    for scope, row in zip(asked, rows, strict=True):
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        if named:
+            click.echo("".join(f"  leaves out {text}\n" for text in scope.leaves_out()), nl=False)
+    if not named:
+        click.echo("what a scope leaves out: --scope list --scope NAME, or --json")
     return ExitCode.HOLDS
+
+
+def _size(pin: Pin | None) -> str:
+    return "no pin" if pin is None else f"{pin.orbits:,} orbits, {pin.edges:,} edges"
 
 
 def _print(result: Result, changes: list[str], written: list[Path], seconds: float | None) -> None:
@@ -221,6 +281,8 @@ def _print(result: Result, changes: list[str], written: list[Path], seconds: flo
         _say(console, "; ".join(f"{end}: {ENDS[end]}" for end in ends))
     for line in (*result.problems, *changes):
         _say(console, line)
+    if any(one.pinned is not None and one.found is not None for one in result.differences):
+        _say(console, MEANING)
     if seconds is not None:
         _say(console, f"{seconds} s")
     _say(console, f"verdict: {said_of(result)}")
@@ -235,6 +297,14 @@ def _print(result: Result, changes: list[str], written: list[Path], seconds: flo
     for number, example in enumerate(shown):
         console.print()
         terminal.show(console, example, str(written[number]) if written else None)
+    if asked.fault and not shown:
+        laws = asked.laws and [law for law in asked.laws if law not in faults.by_id(asked.fault).laws]
+        why = (
+            f"; {', '.join(laws)} is no law of the fault, which breaks {', '.join(faults.by_id(asked.fault).laws)}"
+            if laws
+            else ""
+        )
+        _say(console, f"no counterexample to {asked.fault} within these bounds{why}")
     if not shown and result.verdict is not ExitCode.HOLDS:
         _say(console, _again(result))
 

@@ -138,6 +138,19 @@ def pending_work(drained: Drained) -> bool:
 
 
 TELLS = (act.Dispatch, act.Finish, act.CompleteStore)
+"""After these an engine is told whether work of the tier is pending: then it steps on although no request is there."""
+
+
+def told_after(told: bool, moment: Moment) -> bool:
+    """Return whether an engine steps on by itself after an action: requests are there, or work was said to be pending last.
+
+    ``told`` is the same before the action. What was said matters only once no request is there; when the last one goes, it is
+    said anew.
+    """
+    record = moment.record
+    if record is not None and isinstance(moment.action, TELLS):
+        told = record.pending_work
+    return told or bool(moment.after.requests)
 
 
 def waits_for_a_step(world: World) -> bool:

@@ -6,7 +6,7 @@ configuration. What a scope leaves out is said from its bounds, so that it is al
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Literal
 
@@ -109,34 +109,59 @@ class Bounds:
                 for context in self.contexts:
                     yield tuple(named[letter] for letter in shape), context
 
-    def leaves_out(self) -> tuple[str, ...]:
-        """Say what no run of the scope does."""
+    def leaves_out(self, config: Config) -> tuple[str, ...]:
+        """Say what no run does although the configuration allows it: by these bounds, and by the lists of actions."""
         found = [f"more than {self.submits} requests", f"more than {self.live} of them alive at once"]
         found.append(f"prompts other than {', '.join(self.prompts)} (letters are tokens)")
         found.append(f"more than {self.outputs} sampled tokens")
+        found.append(f"tokens other than {listed(self.alphabet)}; contexts other than {listed(self.contexts)}")
         never = {kind for kind, count in self.at_most.items() if count == 0}
         gone = [kind.__name__ for kind in dict.fromkeys((*DISTURBANCES, *never)) if kind in never or self.left_out(kind)]
         found += [f"any {name}" for name in gone]
         found += [f"more than {count} {kind.__name__}" for kind, count in self.at_most.items() if count]
-        if self.chunks == "whole":
-            found.append("chunks shorter than what a step may compute")
-        if self.execution == "whole":
-            found.append("anything between the parts of a step, and execution while a plan is open")
-        if not self.failures:
-            found.append("loads and connectors that fail")
-        if not self.strays:
-            found.append("reports of stores that nobody knows")
-        if self.stores == "prompt":
-            found.append("anything between the submission of a store and its reports, between plans")
-        if self.starts == "behind":
-            found.append("external lookups elsewhere than behind the local hit")
-        if not self.skip_reading:
-            found.append("requests that do not read the cache")
-        if not self.refusals:
-            found.append("attempts that must be refused")
+        said = (*self._amounts(config), *self._moments(), *self._examples(config))
+        found += [text for applies, text in said if applies]
         if self.depth is not None:
             found.append(f"runs of more than {self.depth} actions")
         return tuple(found)
+
+    def _amounts(self, config: Config) -> Iterator[tuple[bool, str]]:
+        """Yield what the arguments of lookups and allocations leave out, each with whether it does."""
+        whole = self.chunks == "whole"
+        yield whole, "chunks shorter than what a step may compute"
+        yield not whole, "chunks but whole ones, of one token, and of a unit (of a hash, a block or a window) or one token more"
+        yield not self.external and bool(config.connectors), "tokens that a connector brings into an allocation (T14)"
+        yield self.external and bool(config.connectors), "behind tokens that a connector brings, chunks but the two longest"
+        yield True, f"slots ahead of an allocation other than {listed(self.lookahead)}"
+        other = "do not ask" if self.gates[0] else "ask"
+        yield len(self.gates) == 1, f"admissions that {other} for their full sequence first (T16.2)"
+        yield True, f"blocks that an admission leaves free for others other than {listed(self.reserved)} (T16.4)"
+        host = config.offload is not None
+        yield host and self.starts == "behind", "external lookups elsewhere than behind the local hit"
+        yield host, "loads of a part of a hit but the longest, the next shorter and the shortest one"
+
+    def _moments(self) -> Iterator[tuple[bool, str]]:
+        """Yield what may not happen at any moment, each with whether it is so."""
+        yield self.execution == "whole", "anything between the parts of a step, and execution while a plan is open"
+        yield not self.failures, "loads and connectors that fail"
+        yield not self.strays, "reports of stores that nobody knows"
+        yield self.stores == "prompt", "anything between the submission of a store and its reports, between plans"
+        yield not self.skip_reading, "requests that do not read the cache"
+        yield not self.refusals, "attempts that must be refused"
+
+    def _examples(self, config: Config) -> Iterator[tuple[bool, str]]:
+        """Yield of what the lists of actions have examples only, each with whether the scope does it at all."""
+        yield self.refusals, "of what must be refused, all but an example of each kind"
+        yield not self.left_out(act.EvictBlocks), "evictions of more than two blocks at once"
+        rows = "appended rows but one block everywhere, up to two in one group, and full ones, in the last free row"
+        yield not self.left_out(act.AppendRows), rows
+        yield config.num_draft_tokens > 2, "drafts that are not of one token alone or of two in turn"
+        yield self.failures and config.offload is not None, "failed loads with other amounts of valid tokens than examples"
+
+
+def listed(values: Sequence[int]) -> str:
+    """Return values in words."""
+    return ", ".join(map(str, values))
 
 
 def spend(bounds: Bounds, budget: Budget, action: Action) -> Budget | None:

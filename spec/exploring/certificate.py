@@ -19,7 +19,7 @@ from kvproof.spec.engines import witnesses
 from kvproof.spec.exploring.bounds import Bounds
 from kvproof.spec.exploring.search import Explored
 
-End = Literal["complete", "depth", "edges", "violation", "sampled"]
+End = Literal["complete", "depth", "edges", "violation", "sampled", "refused"]
 
 ENDS: dict[str, str] = {
     "complete": "every behaviour within the bounds was seen",
@@ -27,6 +27,7 @@ ENDS: dict[str, str] = {
     "edges": "the search was given up, larger than it may be",
     "violation": "the search ended with a violation",
     "sampled": "random runs: nothing was exhausted",
+    "refused": "a planted fault makes the configuration illegal: there is nothing to explore",
 }
 
 
@@ -96,7 +97,7 @@ def certify(
         profile=config.profile.name,
         settings=_plain(examples.settings_of(config)),
         bounds=bounds_as_dict(bounds),
-        leaves_out=bounds.leaves_out(),
+        leaves_out=bounds.leaves_out(config),
         laws=laws,
         end=end or explored.end,
         orbits=len(graph),

@@ -54,8 +54,8 @@ Doing = Callable[[str], None]
 class Asked:
     """What to explore: the named scopes, or the set ``which``.
 
-    A fault is looked for in the named scopes, or in all of the product or the further ones if these are asked for; else in the
-    scope that is pinned for it, or in the whole catalogue.
+    A fault is looked for in the named scopes, or in all of the set that is asked for; else in the scope that is pinned for it,
+    or in the whole catalogue.
 
     Empty ``laws`` are all of them; ``fault`` is planted throughout, ``every_fault`` takes each in turn. ``depth`` replaces the
     bound of the scopes. ``full`` counts the worlds without the quotient by names, too. With ``runs``, so many random runs
@@ -81,6 +81,11 @@ class Job:
     asked: Asked
     scope: Scope
     fault: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse a job that would silently plant nothing. Raises UserError."""
+        if self.asked.fault and self.asked.fault != self.fault:
+            raise UserError(f"{self.asked.fault} is asked for and not planted: Job(asked, scope, fault={self.asked.fault!r})")
 
     @property
     def name(self) -> str:
@@ -115,6 +120,14 @@ class Done:
     seconds: float = 0.0
     resumed: bool = False
 
+    @property
+    def of_scope(self) -> bool:
+        """Tell whether the graph is the one that the scope's own bounds make, so that its size is the scope's."""
+        asked, own = self.job.asked, self.job.scope.bounds.depth
+        if self.job.fault or asked.runs:
+            return False
+        return asked.depth in (None, own) or (own is None and self.certificate.end == "complete")
+
 
 # --- what to do ---------------------------------------------------------------------------------------------------
 
@@ -123,7 +136,7 @@ def jobs(asked: Asked) -> list[Job]:
     """Return the jobs of an exploration. Raises UserError for unknown names, and if there is nothing to do."""
     check.chosen_laws(check.Options(laws=asked.laws))
     named = tuple(scopes.by_name(name) for name in dict.fromkeys(asked.scopes))
-    if asked.which in ("further", "product"):
+    if asked.which != "catalogue":
         named = scopes.of(asked.which)
     if asked.fault:
         return _jobs_of(asked, _fault(asked.fault), named, kills.table())
@@ -162,6 +175,7 @@ def _jobs_of(asked: Asked, fault: Fault, named: Sequence[Scope], known: Mapping[
 def perform(job: Job, doing: Doing = lambda what: None) -> Done:
     """Do one job; nothing outside it decides what comes out."""
     began = time.monotonic()
+    job.scope.check()
     done = _planted(job, faults.by_id(job.fault), doing) if job.fault else _search(job, job.scope.config(), doing)
     return evolve(done, seconds=time.monotonic() - began)
 
@@ -262,13 +276,13 @@ def _refused_configuration(job: Job, error: ConfigError) -> Done:
     explored = Explored(Graph())
     example = None
     if "HB-1" in job.law_ids:
-        explored.end = "violation"
         violation = Violation("HB-1", -1, Evidence.of(f"a legal configuration is refused: {error}"))
         sentence = check.sentence_of("HB-1")
         example = examples.build(
             config, (), violation, sentence, legal=True, engine=EXPLORER, seed=0, scope=job.scope.name, fault=job.fault
         )
-    certificate = certificates.certify(job.scope.name, job.fault, config, job.bounds, job.law_ids, explored)
+    end: End = "refused" if example is None else "violation"
+    certificate = certificates.certify(job.scope.name, job.fault, config, job.bounds, job.law_ids, explored, end)
     return Done(job, certificate, example)
 
 

@@ -31,11 +31,9 @@ def unpinned() -> tuple[Fault, ...]:
 def options(ids: Sequence[str], most_edges: int = 0) -> Options:
     """Return how the explorer looks for a fault by its laws: nothing else ends the search.
 
-    Laws that look at whole runs alone are asked only where the fault has no other, and then about the run to every orbit, since
-    none of its moments would show anything. So is a law that looks at moments and at whole runs (EV-3).
+    One that looks at whole runs is asked about the run to every orbit, so that the first violation is a shortest one, whichever
+    of the laws it breaks.
     """
-    known = [law for law in all_laws.ALL if law.id in ids]
-    judged = [law for law in known if law.check or law.check_config or law.check_end]
-    by_run = not judged or any(law.check_run for law in judged)
-    judged = judged or known
+    judged = [law for law in all_laws.ALL if law.id in ids]
+    by_run = any(law.check_run for law in judged)
     return Options(laws=judged, only=tuple(law.id for law in judged), all_runs=by_run, most_edges=most_edges)

@@ -74,7 +74,7 @@ LAWS = frozenset({rules.TOTALITY, *(obligation.law for obligation in obliging.AL
 
 @frozen(slots=True)
 class Node:
-    """A world of the closed system, and whether the engine was told last that work is pending."""
+    """A world of the closed system, and whether the engine steps on by itself there (``drain.told_after``)."""
 
     world: World
     told: bool
@@ -175,10 +175,10 @@ class Closed:
             begin = len(self.targets)
             for action, kind in progress(node, self.bounds, self.limits):
                 moment = judges.attempt(node.world, action)
-                self.enabled[number] |= kind
-                if moment.refusal is not None:
+                if moment.refusal is not None:  # what cannot be done leads nowhere, and ends nothing
                     self._refuse(number, rules.violations(moment, True, (), -1), action)
                     continue
+                self.enabled[number] |= kind
                 reached = after(node, moment)
                 target, new = self._found(reached)
                 self.targets.append(target)
@@ -220,19 +220,23 @@ def _ended(open_bits: int, before: World, now: World) -> int:
 def progress(node: Node, bounds: Bounds, limits: Limits) -> Iterator[tuple[Action, int]]:
     """Yield what an engine or its worker may do by itself, each with the bit of its kind."""
     world = node.world
-    asked = bool(world.requests) or node.told
     known = {store.event for store in host.stores(world)}
     for action in alphabet.candidates(world, bounds, limits):
         kind = BITS.get(type(action), 0)
         if kind and not (isinstance(action, act.CompleteStore) and action.event not in known):
-            yield action, kind if asked or type(action) is not act.BeginStep else UNASKED
+            yield action, kind if node.told or type(action) is not act.BeginStep else UNASKED
+
+
+def possible_in(node: Node, bounds: Bounds, limits: Limits) -> dict[Action, int]:
+    """Return the progress of a world that the model does not refuse, each with the bit of its kind."""
+    return {
+        action: kind for action, kind in progress(node, bounds, limits) if judges.attempt(node.world, action).refusal is None
+    }
 
 
 def after(node: Node, moment: Moment) -> Node:
-    """Return where an action led, and what the engine was told last."""
-    record = moment.record
-    told = record.pending_work if record is not None and isinstance(moment.action, drain.TELLS) else node.told
-    return Node(moment.after, told)
+    """Return where an action led, and whether the engine steps on by itself there."""
+    return Node(moment.after, drain.told_after(node.told, moment))
 
 
 def close(explored: Explored, config: Config, bounds: Bounds) -> Closed:
@@ -340,7 +344,7 @@ def shown_again(config: Config, actions: Sequence[Action], violation: Violation)
     node = Node(new_world(config), False)
     key, possible, taken = node.key(), 0, 0
     for at, action in enumerate(actions):
-        kinds = dict(progress(node, bounds, limits)) if at >= first else {}
+        kinds = possible_in(node, bounds, limits) if at >= first else {}
         if at == first:
             key = node.key()
         reached = after(node, judges.attempt(node.world, action))
@@ -355,7 +359,7 @@ def shown_again(config: Config, actions: Sequence[Action], violation: Violation)
     if not obligation.left(node.world):
         return False
     if first == len(actions):
-        return not _union(dict(progress(node, bounds, limits))) & fair
+        return not _union(possible_in(node, bounds, limits)) & fair
     return node.key() == key and not taken & ~allowed and not possible & fair & ~taken
 
 
@@ -431,8 +435,9 @@ class Ways:
             for action, kind in progress(node, self.closed.bounds, self.closed.limits):
                 if kind != self.closed.kinds[edge]:
                     continue
-                reached = after(node, judges.attempt(node.world, action))
-                if reached.key() == wanted:
+                moment = judges.attempt(node.world, action)
+                reached = after(node, moment)
+                if moment.refusal is None and reached.key() == wanted:
                     done.append(action)
                     node = reached
                     break

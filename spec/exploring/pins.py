@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import attrs
 from attrs import evolve, frozen
@@ -22,13 +24,15 @@ VERSION = 1
 class Pin:
     """The size of a scope's graph: orbits, edges, and after how many actions the last orbit was found.
 
-    ``worlds`` are the worlds without the quotient by names, None where nobody counted them.
+    ``worlds`` are the worlds without the quotient by names, None where nobody counted them. ``levels`` are the orbits first
+    reached after so many actions; None in a pin of somebody who did not keep them.
     """
 
     orbits: int
     edges: int
     depth: int
     worlds: int | None = None
+    levels: tuple[int, ...] | None = None
 
 
 @frozen(slots=True)
@@ -46,11 +50,29 @@ class Difference:
         if self.found is None:
             return f"{self.scope}: pinned, but there is no such scope"
         parts = []
-        for field in attrs.fields(Pin):
-            now, then = getattr(self.found, field.name), getattr(self.pinned, field.name)
+        for name in ("orbits", "edges", "depth", "worlds"):
+            now, then = getattr(self.found, name), getattr(self.pinned, name)
             if now is not None and now != then:
-                parts.append(f"{field.name} {now:,}, pinned {'none' if then is None else f'{then:,}'}")
-        return f"{self.scope}: {'; '.join(parts)}"
+                parts.append(f"{name} {now:,}, pinned {'none' if then is None else f'{then:,}'}")
+        return f"{self.scope}: {'; '.join((*parts, *self._parted()))}"
+
+    @property
+    def anew(self) -> str:
+        """What an update writes: the old numbers and the new ones."""
+        if self.pinned is None or self.found is None:
+            return str(self)
+        return f"{self.scope}: {_said(self.found)}; was {_said(self.pinned)}"
+
+    def _parted(self) -> list[str]:
+        """Say after how many actions the graphs part, if both know their levels."""
+        if self.pinned is None or self.found is None or self.pinned.levels is None or self.found.levels is None:
+            return []
+        both = zip_longest(self.found.levels, self.pinned.levels, fillvalue=0)
+        first = next(((depth, now, then) for depth, (now, then) in enumerate(both) if now != then), None)
+        if first is None:
+            return []
+        depth, now, then = first
+        return [f"they part after {depth} actions ({now:,} orbits there, pinned {then:,}): look with --depth {max(depth, 1)}"]
 
 
 def _said(pin: Pin) -> str:
@@ -59,12 +81,15 @@ def _said(pin: Pin) -> str:
 
 def of(certificate: Certificate) -> Pin:
     """Return what a certificate would pin."""
-    return Pin(certificate.orbits, certificate.edges, certificate.depth, certificate.worlds)
+    return Pin(certificate.orbits, certificate.edges, certificate.depth, certificate.worlds, certificate.levels)
 
 
 def agree(pinned: Pin | None, found: Pin) -> bool:
-    """Tell whether a graph is as pinned; worlds are compared where they were counted."""
-    return pinned is not None and (found if found.worlds is not None else evolve(found, worlds=pinned.worlds)) == pinned
+    """Tell whether a graph is as pinned; worlds are compared where they were counted, levels where they are pinned."""
+    if pinned is None:
+        return False
+    found = found if found.worlds is not None else evolve(found, worlds=pinned.worlds)
+    return (found if pinned.levels is not None else evolve(found, levels=None)) == pinned
 
 
 def read(file: Path | None = None) -> dict[str, Pin]:
@@ -83,10 +108,10 @@ def write(pins: Mapping[str, Pin], file: Path | None = None) -> None:
     datafile.write(file or FILE, (FORMAT, VERSION), "scopes", entries)
 
 
-def as_dict(pin: Pin) -> dict[str, int]:
+def as_dict(pin: Pin) -> dict[str, Any]:
     """Return the JSON form of a pin."""
     fields = {field.name: getattr(pin, field.name) for field in attrs.fields(Pin)}
-    return {name: value for name, value in fields.items() if value is not None}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items() if value is not None}
 
 
 def differences(certificates: Sequence[Certificate], pins: Mapping[str, Pin], known: Sequence[str] = ()) -> list[Difference]:

@@ -14,7 +14,7 @@ from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.engines import witnesses
 from kvproof.spec.exits import ExitCode
 from kvproof.spec.exploring import certificate as certificates
-from kvproof.spec.exploring import kills, pins, resume, scopes
+from kvproof.spec.exploring import kills, pins, scopes
 from kvproof.spec.exploring.jobs import Asked, Done
 from kvproof.spec.exploring.kills import Kill
 from kvproof.spec.exploring.pins import Difference, Pin
@@ -77,9 +77,12 @@ class Result:
     @property
     def never(self) -> list[str]:
         """Laws whose premise was true in no scope: asked of the whole catalogue, and of laws that were named."""
-        if self.asked.fault or self.asked.every_fault or not (self.whole or self.asked.laws):
-            return []
-        return [law for law, count in self.premises.items() if not count]
+        return [law for law, count in self.premises.items() if not count] if self.asks_premises else []
+
+    @property
+    def asks_premises(self) -> bool:
+        """Tell whether a law that was never judged is a finding."""
+        return not (self.asked.fault or self.asked.every_fault) and (self.whole or bool(self.asked.laws))
 
     @property
     def unreached(self) -> list[str]:
@@ -90,7 +93,7 @@ class Result:
     @property
     def differences(self) -> list[Difference]:
         """Scopes whose graphs are not as pinned; pins without a scope are asked for where a whole set was explored."""
-        compared = [done.certificate for done in self.done if resume.sizes_matter(done.job)]
+        compared = [done.certificate for done in self.done if done.of_scope]
         return pins.differences(compared, self.pinned, [scope.name for scope in scopes.every()] if self._whole_set else [])
 
     @property
@@ -150,7 +153,7 @@ class Result:
         if done.example is not None:
             return "refuted"
         differing = {difference.scope for difference in self.differences}
-        if done.certificate.end == "edges" or (resume.sizes_matter(done.job) and done.certificate.scope in differing):
+        if done.certificate.end == "edges" or (done.of_scope and done.certificate.scope in differing):
             return "undetermined"
         return "undetermined" if done.job.fault else "holds"
 
@@ -179,9 +182,9 @@ def as_dict(result: Result) -> dict[str, Any]:
         "problems": result.problems,
         "scopes": [{**certificates.as_dict(done.certificate), "verdict": result.verdict_of(done)} for done in result.done],
         "premises": result.premises,
-        "premise_never_true": result.never,
+        "premise_never_true": result.never if result.asks_premises else None,
         "witnesses": result.witnesses,
-        "situations_never_reached": result.unreached,
+        "situations_never_reached": result.unreached if result.whole else None,
         "pins": [{"scope": one.scope, "pinned": _pin(one.pinned), "found": _pin(one.found)} for one in result.differences],
         "faults": [
             {"fault": one.fault, "found": _kill(one.kill), "pinned": _kill(one.pinned), "edges": one.edges}
@@ -193,7 +196,7 @@ def as_dict(result: Result) -> dict[str, Any]:
     return document
 
 
-def _pin(pin: Pin | None) -> dict[str, int] | None:
+def _pin(pin: Pin | None) -> dict[str, Any] | None:
     return None if pin is None else pins.as_dict(pin)
 
 

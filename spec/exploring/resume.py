@@ -30,9 +30,16 @@ OF_NO_MATTER = ("scopes", "which", "processes", "fault", "every_fault")
 
 
 def file_of(job: Job, folder: Path) -> Path:
-    """Return the file of a job's result."""
-    kind = "fault" if job.fault else "random" if job.asked.runs else "scope"
-    return folder / f"{kind}-{job.name}.json"
+    """Return the file of a job's result: another one where the same scope was asked for less, or for more."""
+    asked = job.asked
+    parts = ["fault" if job.fault else "random" if asked.runs else "scope", job.name]
+    if asked.depth is not None:
+        parts.append(f"depth-{asked.depth}")
+    if asked.full:
+        parts.append("full")
+    if asked.laws:
+        parts.append(f"laws-{blake2b(' '.join(asked.laws).encode(), digest_size=4).hexdigest()}")
+    return folder / f"{'-'.join(parts)}.json"
 
 
 def write(done: Done, folder: Path, pin: Pin | None) -> Path:
@@ -107,10 +114,5 @@ def sources() -> str:
 
 
 def pin_of(job: Job) -> Pin | None:
-    """Return the pin that a job's graph is compared with, None if it is not compared."""
-    return sizes.every().get(job.scope.name) if sizes_matter(job) else None
-
-
-def sizes_matter(job: Job) -> bool:
-    """Tell whether the sizes of a job's graph are those of its scope: no fault, no other depth, no random runs."""
-    return not job.fault and not job.asked.runs and job.asked.depth is None
+    """Return the pin that a job's graph may be compared with, None for faults and random runs."""
+    return None if job.fault or job.asked.runs else sizes.every().get(job.scope.name)

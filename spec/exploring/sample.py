@@ -17,7 +17,7 @@ from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.world import World, new_world
 from kvproof.spec import judge as judges
-from kvproof.spec.engines import disabled, rules
+from kvproof.spec.engines import disabled, drain, rules
 from kvproof.spec.engines import witnesses as wit
 from kvproof.spec.engines.amounts import Limits
 from kvproof.spec.exploring import alphabet, canonical
@@ -55,7 +55,8 @@ class Sample:
         tracker = wit.Tracker()
         weights: dict[type[Action], float] = {kind: random.choice(WEIGHTS) for kind in act.ACTIONS}
         done: list[Action] = []
-        here, new = graph.found(canonical.key(world, left), -1, None)
+        told = False
+        here, new = graph.found(canonical.key(world, (*left, told)), -1, None)
         met, stale = {here}, 0
         while len(done) < self.length and stale < STALE:
             if new and self.bounds.refusals and not self._refused(world, done, tracker):
@@ -72,8 +73,8 @@ class Sample:
             done.append(action)
             if self.counts(found, done, True):
                 return False
-            world = moment.after
-            here, new = graph.found(canonical.key(world, left), here, action)
+            world, told = moment.after, drain.told_after(told, moment)
+            here, new = graph.found(canonical.key(world, (*left, told)), here, action)
             stale = stale + 1 if here in met else 0
             met.add(here)
             for name in tracker.counts:

@@ -37,6 +37,13 @@ def by_name(name: str) -> Scope:
     return near.named("scope", name, every(), "kvproof explore --scope list")
 
 
+def set_of(scope: Scope) -> str:
+    """Return the set that a scope belongs to, in words."""
+    if scope in PRODUCT:
+        return "product"
+    return "further" if scope in FURTHER else "quick" if scope.quick else "catalogue"
+
+
 def of(which: Which) -> tuple[Scope, ...]:
     """Return a set of scopes."""
     if which == "product":

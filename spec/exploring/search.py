@@ -1,8 +1,12 @@
 """Breadth-first search over all behaviours of a scope, judged by the laws at every edge: the first violation is a shortest one.
 
-A level holds the worlds that so many actions lead to, one of each orbit that no shorter way reaches. Laws that look at a whole
-run are judged on the way to each orbit from which nothing new was found: these ways cover the search tree. What becomes of a
-world under fairness is judged in every world between plans.
+A level holds the worlds that so many actions lead to, one of each orbit that no shorter way reaches. What becomes of a world
+under fairness is judged in every world between plans, of a whole level before any edge out of it is, so that a violation with
+one action less comes first. Laws that look at a whole run are judged on the way to each orbit from which nothing new was found:
+these ways cover the search tree.
+
+An orbit is a world up to names, with what is left of the bounds and with whether the engine steps on by itself there: that
+depends on what it was told last, and liveness on it.
 """
 
 from __future__ import annotations
@@ -32,11 +36,15 @@ NOTHING: frozenset[tuple[int, int]] = frozenset()
 
 @frozen(slots=True)
 class Place:
-    """A world of the frontier: its orbit, what is left to do, and what the way there has lost and checkpointed (witnesses)."""
+    """A world of the frontier: its orbit, what is left to do, whether the engine steps on by itself (``drain.told_after``).
+
+    ``lost`` and ``inside`` are what the way there has lost and checkpointed (witnesses).
+    """
 
     world: World
     left: Budget
     orbit: int
+    told: bool = False
     lost: frozenset[tuple[int, int]] = NOTHING
     inside: frozenset[tuple[int, int]] = NOTHING
 
@@ -128,19 +136,35 @@ class Search:
         if not self._counts(self.judge.configuration(self.config), ()):
             first = new_world(self.config)
             left = self.bounds.start()
-            graph.found(canonical.key(first, left, self.options.kept), -1, None)
+            graph.found(self._key(first, left, False), -1, None)
             level = [Place(first, left, 0)]
-            while level and explored.found is None:
+            while level:
                 explored.levels.append(len(level))
+                if not self._ends(level, progress):
+                    break
                 if self.bounds.depth is not None and len(explored.levels) > self.bounds.depth:
                     explored.end = "depth"
+                    all(self._end_of_branch(place) for place in level)
                     break
                 level = self._next(level, progress)
-                if explored.end == "edges":
-                    break
         # The rule is asked at every edge, whether or not the law of this name is among the laws.
         explored.premises = {**self.judge.premises, rules.TOTALITY: explored.kinds.total()}
         return explored
+
+    def _key(self, world: World, left: Budget, told: bool) -> bytes:
+        return canonical.key(world, (*left, told), self.options.kept)
+
+    def _ends(self, level: Sequence[Place], progress: Callable[[str], None]) -> bool:
+        """Judge what the worlds of a level come to under fairness; False if a law does not hold in one."""
+        laws = [law for law in self.options.laws if law.check_end is not None]
+        if not laws or not self.options.ends or self.config.offload is None:
+            return True
+        for number, place in enumerate(level):
+            if number % 1024 == 1023:
+                progress(f"depth {len(self.explored.levels) - 1}, {number} of {len(level)} worlds brought to an end")
+            if place.world.phase is Phase.IDLE and not self._quiet(place, laws):
+                return False
+        return True
 
     def _next(self, level: Sequence[Place], progress: Callable[[str], None]) -> list[Place]:
         """Return the places first reached from a level."""
@@ -168,8 +192,6 @@ class Search:
         if accepted is None:
             return
         yield from accepted
-        if self.options.ends and world.phase is Phase.IDLE and world.host is not None and not self._quiet(place):
-            return
         for action, left in alphabet.enabled(world, place.left, self.bounds, self.limits):
             moment = judges.attempt(world, action)
             lost, inside = self._observe(place, moment)
@@ -177,9 +199,10 @@ class Search:
             graph.edges += 1
             if not self._judged(place, moment, True):
                 return
-            number, new = graph.found(canonical.key(moment.after, left, self.options.kept), place.orbit, action)
+            told = drain.told_after(place.told, moment)
+            number, new = graph.found(self._key(moment.after, left, told), place.orbit, action)
             if new:
-                reached = Place(moment.after, left, number, lost, inside)
+                reached = Place(moment.after, left, number, told, lost, inside)
                 if self.options.all_runs and not self._whole_run(reached):
                     return
                 if type(action) is Finish and not self._finished(reached):
@@ -206,18 +229,14 @@ class Search:
                 return None
             left = limiting.spend(self.bounds, place.left, action)
             if moment.refusal is None and left is not None:
-                number, new = self.explored.graph.found(
-                    canonical.key(moment.after, left, self.options.kept), place.orbit, action
-                )
+                told = drain.told_after(place.told, moment)
+                number, new = self.explored.graph.found(self._key(moment.after, left, told), place.orbit, action)
                 if new:
-                    accepted.append(Place(moment.after, left, number, place.lost, place.inside))
+                    accepted.append(Place(moment.after, left, number, told, place.lost, place.inside))
         return accepted
 
-    def _quiet(self, place: Place) -> bool:
+    def _quiet(self, place: Place, laws: Sequence[Law]) -> bool:
         """Judge what a place comes to under fairness; False if a law does not hold there."""
-        laws = [law for law in self.options.laws if law.check_end is not None]
-        if not laws:
-            return True
         drained = drain.drain(place.world)
         found: list[Violation] = []
         for law in laws:

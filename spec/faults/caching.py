@@ -19,6 +19,7 @@ _owe_private_copy = allocation.owe_private_copy
 _register = allocation.register
 _move = pools.move
 _tail_boundaries = full_attention.tail_boundaries
+_full_entries = caching.full_entries
 
 
 def _count_not_lowered(state: GroupState, index: int, block: int) -> GroupState:
@@ -94,6 +95,16 @@ def _no_context(action: Submit) -> int:
 
 def _whole_request(num_tokens: int) -> int:
     return num_tokens
+
+
+def _tail_without_its_end(work: Work, group: int, tokens: int) -> tuple[int, ...]:
+    """Leave the prompt tail out where the cacheable tokens end with it."""
+    return tuple(boundary for boundary in _tail_boundaries(work, group, tokens) if boundary < tokens)
+
+
+def _last_entry_left_out(work: Work, group: int, tokens: int) -> int:
+    """Count an entry as full only if a token lies behind it."""
+    return _full_entries(work, group, max(tokens - 1, 0))
 
 
 def _every_chunk_end(work: Work, group: int, tokens: int) -> tuple[int, ...]:
@@ -212,6 +223,22 @@ FAULTS: tuple[Fault, ...] = (
         ("HB-13",),
         ((full_attention, "tail_boundaries", _every_chunk_end),),
         scopes=("fa4-m4-n2", "fa8-m2-n2"),
+    ),
+    Fault(
+        "M-KEY-3",
+        "a prompt tail that ends with what is computed gets no key",
+        "ours",
+        ("HB-18",),
+        ((full_attention, "tail_boundaries", _tail_without_its_end),),
+        scopes=("fa8-m2-n2", "fa4-m4-n2"),
+    ),
+    Fault(
+        "M-KEY-4",
+        "a full entry that ends with what is computed is registered a step later",
+        "ours",
+        ("HB-18",),
+        ((caching, "full_entries", _last_entry_left_out),),
+        scopes=("fa4", "fa4-m4"),
     ),
     Fault(
         "M-SCR-2",

@@ -10,7 +10,7 @@ from kvproof.core import pool as pools
 from kvproof.core.config import Config
 from kvproof.core.offload import choosing, completion, finishing, handoffs, metadata, positional, tails
 from kvproof.core.offload.choosing import Choice, Picked
-from kvproof.core.offload.state import Host, Lists, Meta, Track
+from kvproof.core.offload.state import Host, Lists, Meta, Store, Track
 from kvproof.core.pool import NO_KEY, NULL_BLOCK, Pool
 from kvproof.core.world import Plan, Request, World
 from kvproof.spec.faults.base import Fault
@@ -20,6 +20,7 @@ _flush = finishing.flush
 _pick = positional.pick
 _pick_group = positional.pick_group
 _register = completion.register
+_end_store = completion.end
 _reserve = choosing.reserve
 _scan_step = positional.scan_step
 
@@ -147,6 +148,12 @@ def _lazy_is_eager(config: Config) -> bool:
 
 
 # --- the host's blocks ------------------------------------------------------------------------------------------------
+
+
+def _given_back_unkeyed(world: World, host: Host, store: Store) -> tuple[World, Host]:
+    """Give the host blocks back first, so that they stand with those that hold nothing."""
+    world, ended = _end_store(world, host, store)
+    return world, evolve(ended, pool=evolve(ended.pool, free=pools.release(host.pool, store.host).free))
 
 
 def _keyed_when_taken(choice: Choice, blocks: Sequence[int]) -> tuple[Pool, tuple[int, ...]]:
@@ -319,6 +326,14 @@ FAULTS: tuple[Fault, ...] = (
             "fa4-w4-host",
             "fa4-m8-n2-host-ample",
         ),
+    ),
+    Fault(
+        "M-LRU-2",
+        "a complete store gives its host blocks back before they get their keys",
+        "ours",
+        ("PC-15",),
+        ((completion, "end", _given_back_unkeyed),),
+        scopes=("fa4-m4-n2-host", "fa4-w4-host"),
     ),
     Fault(
         "M-CPU-1",

@@ -7,7 +7,7 @@ follow the run, since they speak of what was stored when nothing was evicted and
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
 
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 Key = tuple[int, int]
 """(prefix node, group)."""
+WAY = 12
+"""Of the actions by which a world is carried to quiet, so many before the one that is refused are told."""
 
 
 # --- LV-2 to LV-4 ---------------------------------------------------------------------------------------------------
@@ -50,9 +52,11 @@ def _stuck(drained: Drained) -> list[Evidence]:
     """Return why a world did not become quiet: something was refused on the way."""
     if drained.refusal is None:
         return []
-    action = drained.moments[-1].action
-    values = {"action": action, "code": drained.refusal.code, "text": drained.refusal.message}
-    return [Evidence.of("what has to end cannot go on", **values)]
+    *way, last = (moment.action for moment in drained.moments)
+    values: dict[str, Any] = {"action": last, "code": drained.refusal.code, "text": drained.refusal.message}
+    if way:
+        values["behind"] = tuple(str(action) for action in way[-WAY:])
+    return [Evidence.of("what an engine does by itself to end this is refused", **values)]
 
 
 def _everything_unpinned(drained: Drained) -> Findings:

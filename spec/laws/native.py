@@ -218,6 +218,7 @@ def _load_fails(config: Config, geometry: native.Native, chunked: native.Chunked
         except Exception as error:  # whatever stops a legal load is the finding
             yield Evidence.of(
                 "a load that fills just what is read afterwards is refused",
+                function="native.loading",
                 group=chunked.group,
                 blocks_per_chunk=geometry.blocks_per_chunk,
                 tokens=total,
@@ -229,7 +230,8 @@ def _load_fails(config: Config, geometry: native.Native, chunked: native.Chunked
         covered = geometry.blocks_per_chunk * found.end
         if filled != read or (read and not geometry.blocks_per_chunk * found.chunk <= read[0] <= read[-1] < covered):
             yield Evidence.of(
-                "a load fills other blocks than those that are read afterwards",
+                "a load fills other columns than those that are read afterwards",
+                function="native.loading",
                 group=chunked.group,
                 tokens=total,
                 expected=read,

@@ -14,6 +14,7 @@ from kvproof.core.config import SOUND, Offload, Profile
 from kvproof.core.records import NONE
 from kvproof.spec import counterexample as examples
 from kvproof.spec import faults
+from kvproof.spec import laws as all_laws
 from kvproof.spec.counterexample import Counterexample, Outcome, Settings, Shown
 from kvproof.spec.faults import Fault
 from kvproof.spec.judge import Violation
@@ -156,7 +157,12 @@ def place(example: Counterexample) -> str:
     """Return where the law broke."""
     if example.position >= 0:
         return f"action {example.position}, {action_text(example.actions[example.position])}"
-    return "the configuration, before any action" if not example.actions else "the run as a whole, against its twin"
+    if not example.actions:
+        return "the configuration, before any action"
+    law = next((known for known in all_laws.ALL if known.id == example.law), None)
+    if law is not None and law.check_end is not None:
+        return "the world behind the last action, carried on by what an engine does by itself"
+    return "the run as a whole"
 
 
 def where(violation: Violation) -> str:

@@ -43,7 +43,18 @@ def _grid(console: Console, heads: tuple[str, ...], rows: Sequence[tuple[str, ..
     grid = Table(*heads, box=None, pad_edge=False)
     for row in rows:
         grid.add_row(*(Text(cell) for cell in row))
-    console.print(grid)
+    put(console, grid)
+
+
+def put(console: Console, shown: Table) -> None:
+    """Print a table; what is no terminal gets no spaces at the ends of lines."""
+    if console.is_terminal:
+        console.print(shown)
+        return
+    with console.capture() as captured:
+        console.print(shown)
+    for line in captured.get().splitlines():
+        console.print(line.rstrip(), markup=False, highlight=False, soft_wrap=True)
 
 
 STYLES = {"holds": "green", "refuted": "bold red", "undetermined": "yellow"}
@@ -71,4 +82,4 @@ def table(console: Console, title: str, rows: list[Row]) -> None:
             row.witnesses,
             Text(row.verdict, style=STYLES[row.verdict]),
         )
-    console.print(shown)
+    put(console, shown)

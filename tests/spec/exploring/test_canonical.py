@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from kvproof.core import profiles
+from kvproof.core import prefixes, profiles
 from kvproof.core.actions import ReadCounters
-from kvproof.core.offload.state import Counters, Host, Load, Store, Track
-from kvproof.core.world import KeyRecord, Request, World
+from kvproof.core.config import Offload, configure
+from kvproof.core.offload.state import Counters, Host, Load, PendingHit, Store, Track
+from kvproof.core.prefixes import Prefixes
+from kvproof.core.world import DeferredFree, Hit, KeyRecord, Request, Scheduled, Step, World, new_world
 from kvproof.spec import judge as judges
 from kvproof.spec.engines import scopes
-from kvproof.spec.engines.scope_parts import Scope
+from kvproof.spec.engines.scope_parts import Scope, full
 from kvproof.spec.exploring import canonical
 from tests.spec.exploring import changing, matching, renaming
 from tests.spec.exploring.changing import Place
@@ -276,3 +278,98 @@ def test_a_block_that_moves_from_one_list_to_the_next_changes_the_key():
                     assert canonical.key(other) != canonical.key(world)
                     moved += 1
     assert moved
+
+
+def tables(*lengths: int) -> tuple[tuple[int, ...], ...]:
+    """Return tables of so many blocks, numbered from 1 through all of them."""
+    ends = [sum(lengths[: at + 1]) for at in range(len(lengths))]
+    return tuple(tuple(range(end - length + 1, end + 1)) for end, length in zip(ends, lengths, strict=True))
+
+
+def ends_elsewhere() -> Iterator[tuple[World, World]]:
+    """Yield pairs of worlds made by hand in which the same things follow each other, and a list ends elsewhere."""
+    settings: dict[str, Any] = {"max_model_len": 4, "num_blocks": 9, "max_running": 2, "offload": Offload(num_blocks=9)}
+    world = new_world(configure((full(1), full(1)), **settings))
+    plan, host = world.plan, world.host
+    assert host is not None
+
+    def hosting(**parts: Any) -> World:
+        return evolve(world, host=evolve(host, **parts))
+
+    yield evolve(world, plan=evolve(plan, preempted=(0,))), evolve(world, plan=evolve(plan, preempted_before=(0,)))
+    yield evolve(world, plan=evolve(plan, handoffs=((0, 0, 1, 2),))), evolve(world, plan=evolve(plan, drained=((0, 0, 1, 2),)))
+    hits = (Hit(0, 2, found, 0, False) for found in (tables(1, 2), tables(2, 1)))
+    yield evolve(world, hit=next(hits)), evolve(world, hit=next(hits))
+    # The null block has the label 0, which no end of a list may be taken for.
+    first, second = ((0,), ()), ((), (0,))
+    yield evolve(world, hit=Hit(0, 2, first, 0, False)), evolve(world, hit=Hit(0, 2, second, 0, False))
+    yield evolve(world, deferred=(DeferredFree(1, first),)), evolve(world, deferred=(DeferredFree(1, second),))
+    pins = [hosting(pending=(PendingHit(0, 0, 1, found),)) for found in (first, second)]
+    yield pins[0], pins[1]
+    for one, two in (((1, 2), (2, 1)), ((2, 0), (0, 2))):
+        frees = [evolve(world, deferred=(DeferredFree(1, tables(*lengths)),)) for lengths in (one, two)]
+        yield frees[0], frees[1]
+    load = Load(0, (1, 2), (), held=((3,),))
+    yield hosting(loads=(load,)), hosting(loads=(evolve(load, device=(1,), held=((2, 3),)),))
+    yield hosting(loads=(load,)), hosting(abandoned_loads=(load,))
+    store = Store(0, (1, 2), (1, 2), None)
+    yield hosting(stores=(store,)), hosting(abandoned_stores=(store,))
+    yield hosting(stores=(store,)), hosting(stores=(evolve(store, meta=()),))
+    metas = [hosting(stores=(evolve(store, meta=meta),)) for meta in ((((-1, 1), (-1, 1)), ()), (((-1, 1),), ((-1, 1),)))]
+    yield metas[0], metas[1]
+    entry = Scheduled(0, 0, 1, fresh=True, loaded_from=0, drafts=(1,), samples=True, pending=0, tip=-1, row=0, loaded=False)
+    planned = [evolve(world, plan=evolve(plan, scheduled=(evolve(entry, drafts=drafts),))) for drafts in ((1, 2), (1,))]
+    yield planned[0], planned[1]
+    track = Track(0, (0, 0), told=tables(1, 2))
+    yield hosting(tracks=(track,)), hosting(tracks=(evolve(track, told=tables(2, 1)),))
+    yield hosting(tracks=(evolve(track, events=(0,), told=()),)), hosting(tracks=(evolve(track, told=((),)),))
+
+
+def test_where_a_list_ends_is_part_of_the_key():
+    for number, (one, two) in enumerate(ends_elsewhere()):
+        assert canonical.key(one) != canonical.key(two), number
+        assert not matching.alike(one, two), number
+
+
+def test_a_fence_that_is_reached_and_the_order_of_notices_do_not_change_the_key():
+    world = new_world(configure((full(1),), max_model_len=4, num_blocks=5, max_running=1, offload=Offload(num_blocks=4)))
+    host = world.host
+    assert host is not None
+
+    def key(fence: int = 0, *notices: str) -> bytes:
+        loads = (Load(0, (1,), (1,), fence=fence),)
+        return canonical.key(evolve(world, issued=5, processed=5, host=evolve(host, loads=loads, notices=notices)))
+
+    assert key(0) == key(2) == key(5) != key(6) != key(7)
+    assert key(0, "misaligned_lookup", "dropped_cpu_full") == key(0, "dropped_cpu_full", "misaligned_lookup") != key(0)
+
+
+def test_above_which_prefix_a_token_stands_changes_the_key():
+    world = new_world(configure((full(1),), max_model_len=4, num_blocks=5, max_running=1))
+    keys = set()
+    for below in (0, 1):
+        table, root = prefixes.extend(Prefixes(), -1, (0,))
+        table, one = prefixes.extend(table, root, (0,))
+        table, two = prefixes.extend(table, (root, one)[below], (1,))
+        contents = ((), (0, one), (0, two), (), ())
+        keys.add(canonical.key(evolve(world, prefixes=table, contents=contents)))
+    assert len(keys) == 2
+
+
+def test_a_row_counts_if_a_request_owns_it_or_a_step_will_read_it_and_by_its_kernel_blocks():
+    config = evolve(configure((full(1),), max_model_len=4, num_blocks=5, max_running=1), append_expansion=2)
+    world = new_world(config)
+    read = Scheduled(0, 0, 1, fresh=True, loaded_from=0, row=0)
+
+    def key(owner: int = -1, accepted: int = 0, entries: tuple[int, ...] = (2, 3), part: int | None = None) -> bytes:
+        worker = evolve(world.worker, owners=(owner,), rows=((entries,),), columns=((0,),), accepted=(accepted,))
+        steps = () if part is None else (Step(scheduled=(read,), copies=(), zero=(), part=part, due=()),)
+        return canonical.key(evolve(world, worker=worker, steps=steps))
+
+    last = len(config.parts)
+    where: tuple[dict[str, Any], ...] = ({}, {"part": last})
+    for unused in where:
+        assert key(**unused) == key(accepted=1, **unused) == key(entries=(4, 4), **unused) != key(entries=(2,), **unused)
+    where = ({"owner": 0}, {"part": 0}, {"part": last - 1})
+    for used in where:
+        assert len({key(**used), key(accepted=1, **used), key(entries=(2, 2), **used), key(entries=(3, 2), **used)}) == 4

@@ -11,7 +11,7 @@ from kvproof.core import actions as act
 from kvproof.core.world import new_world
 from kvproof.spec import counterexample, faults, laws
 from kvproof.spec import judge as judges
-from kvproof.spec.engines import rules, scope_parts, witnesses
+from kvproof.spec.engines import drain, rules, scope_parts, witnesses
 from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.exploring import alphabet, canonical, certificate, jobs, kills, pins, result, resume, scopes
 from kvproof.spec.exploring.bounds import Bounds
@@ -42,17 +42,17 @@ def naive(scope):
     """Orbits and edges by nothing but the alphabet and the key, without levels, laws or digests."""
     config = scope.config()
     limits = scope.bounds.limits(config)
-    first = (new_world(config), scope.bounds.start())
+    first = (new_world(config), (*scope.bounds.start(), False))
     seen, waiting, edges = {canonical.key(*first)}, [first], 0
     while waiting:
         world, left = waiting.pop()
-        for action, less in alphabet.enabled(world, left, scope.bounds, limits):
-            after = judges.attempt(world, action).after
+        for action, less in alphabet.enabled(world, left[:-1], scope.bounds, limits):
+            moment = judges.attempt(world, action)
             edges += 1
-            key = canonical.key(after, less)
-            if key not in seen:
-                seen.add(key)
-                waiting.append((after, less))
+            found = (moment.after, (*less, drain.told_after(bool(left[-1]), moment)))
+            if canonical.key(*found) not in seen:
+                seen.add(canonical.key(*found))
+                waiting.append(found)
     return len(seen), edges
 
 
@@ -75,7 +75,7 @@ def test_the_parts_of_a_certificate_agree(done):
         for depth in range(found.depth)
         if "withdrawal" in jobs.perform(Job(Asked(depth=depth + 1), TINY)).certificate.witnesses
     )
-    assert found.leaves_out == TINY.bounds.leaves_out()
+    assert found.leaves_out == TINY.leaves_out()
     assert found.bounds["at_most"] == {"Withdraw": 1}
 
 
@@ -157,6 +157,25 @@ def test_another_count_than_the_pinned_one_is_undetermined_and_both_are_said(don
     assert found.problems == [f"not as pinned: tiny: {name} {counts[name]:,}, pinned {counts[name] + 1000:,}"]
 
 
+def test_where_two_graphs_part_is_said(done):
+    levels = done.certificate.levels
+    other = (*levels[:5], levels[5] + 3, *levels[6:])
+    [problem] = compared(only(done), **{**size(done), "orbits": 3}, levels=other).problems
+    assert problem.endswith(
+        f"they part after 5 actions ({levels[5]:,} orbits there, pinned {levels[5] + 3:,}): look with --depth 5"
+    )
+    assert compared(only(done), **size(done), levels=levels).problems == []
+    assert compared(only(done), **size(done), levels=other).verdict is ExitCode.UNDETERMINED
+    longer = compared(only(done), **size(done), levels=(*levels, 2)).problems
+    assert f"they part after {len(levels)} actions (0 orbits there, pinned 2)" in longer[0]
+
+
+def test_the_pins_know_their_levels():
+    for name, pin in pins.every().items():
+        assert pin.levels is not None, name
+        assert (sum(pin.levels), len(pin.levels)) == (pin.orbits, pin.depth + 1)
+
+
 def test_a_scope_without_a_pin_is_undetermined(done):
     assert compared(only(done)).verdict is ExitCode.UNDETERMINED
     assert "tiny: not pinned; found" in compared(only(done)).problems[0]
@@ -171,10 +190,21 @@ def test_worlds_are_compared_where_they_were_counted(done):
 
 
 def test_what_says_nothing_about_the_whole_graph_is_not_compared(done):
-    assert Result(Asked(depth=2), [explored(depth=2)]).differences == []
+    assert Result(Asked(depth=2), [explored(depth=2)], {"tiny": Pin(1, 1, 1)}).differences == []
     assert Result(Asked(runs=2), [explored(runs=2)]).differences == []
     given_up = evolve(only(done), certificate=evolve(done.certificate, end="edges"))
     assert compared(given_up, orbits=1, edges=1, depth=1).problems == ["given up, too large: tiny"]
+
+
+def test_a_bound_that_nothing_reached_leaves_the_whole_graph_to_compare(done):
+    deep = explored(depth=500)
+    assert (deep.certificate.end, deep.of_scope) == ("complete", True)
+    assert Result(Asked(depth=500), [deep], {"tiny": Pin(**size(done))}).problems == []
+    assert "pinned 1" in Result(Asked(depth=500), [deep], {"tiny": Pin(1, 1, 1)}).problems[0]
+    # Of a scope that has a bound of its own the whole graph is another one than the pinned.
+    bounded = evolve(TINY, bounds=evolve(TINY.bounds, depth=5))
+    found = [jobs.perform(Job(Asked(depth=depth), bounded)) for depth in (None, 5, 4, 500)]
+    assert [one.of_scope for one in found] == [True, True, False, False]
 
 
 def test_pins_are_the_same_after_the_file(tmp_path):
@@ -295,11 +325,25 @@ def test_a_counterexample_that_does_not_replay_is_never_reported(monkeypatch):
         planted("M-LRU-1")
 
 
-def test_a_fault_that_only_whole_runs_show_is_found_by_the_run_to_an_orbit():
-    found = kills.options(["LV-10"])
-    assert found.all_runs
+def test_a_law_that_looks_at_whole_runs_is_asked_about_the_run_to_every_orbit():
+    assert kills.options(["LV-10"]).all_runs
     assert kills.options(["EV-3"]).all_runs  # looks at moments and at runs
     assert not kills.options(["PC-1"]).all_runs
+    mixed = kills.options(["DS-1", "LV-5"])
+    assert mixed.all_runs
+    assert [law.id for law in mixed.laws] == ["DS-1", "LV-5"] == list(mixed.only)
+
+
+def test_a_fault_is_killed_by_whichever_of_its_laws_breaks_first():
+    kill = kills.table()["M-GEO-1"]
+    scope = scopes.by_name(kill.scope)
+    lengths = {}
+    for chosen in ((), ("DS-1",), ("LV-5",)):
+        done = jobs.perform(Job(Asked(fault="M-GEO-1", laws=chosen), scope, "M-GEO-1"))
+        assert done.example is not None
+        lengths[chosen] = (done.example.law, len(done.example.actions))
+    assert lengths == {(): ("LV-5", 4), ("DS-1",): ("DS-1", 19), ("LV-5",): ("LV-5", 4)}
+    assert (kill.law, kill.length) == lengths[()]
 
 
 def test_kills_are_compared_with_the_table():
@@ -356,11 +400,28 @@ def test_a_finished_job_is_taken_from_its_file(tmp_path):
 
 @pytest.mark.parametrize("change", [{"pin": Pin(1, 1, 1)}, {"depth": 4}, {"bounds": 2}, {"laws": ("PC-1",)}])
 def test_a_file_that_answers_another_question_is_not_taken(tmp_path, done, change):
-    resume.write(done, tmp_path, None)
+    file = resume.write(done, tmp_path, None)
     assert isinstance(resume.read(done.job, tmp_path, None), jobs.Done)
     scope = evolve(TINY, bounds=evolve(TINY.bounds, outputs=change.get("bounds", TINY.bounds.outputs)))
-    asked = Asked(depth=change.get("depth"), laws=change.get("laws", ()))
-    assert "is of another kvproof" in str(resume.read(Job(asked, scope), tmp_path, change.get("pin")))
+    job = Job(Asked(depth=change.get("depth"), laws=change.get("laws", ())), scope)
+    file.replace(resume.file_of(job, tmp_path))
+    assert "is of another kvproof" in str(resume.read(job, tmp_path, change.get("pin")))
+
+
+def test_what_was_asked_for_less_or_more_has_a_file_of_its_own(tmp_path):
+    asked = [
+        Asked(),
+        Asked(depth=2),
+        Asked(depth=3),
+        Asked(full=True),
+        Asked(laws=("PC-1",)),
+        Asked(laws=("PC-2",)),
+        Asked(runs=2),
+    ]
+    files = [resume.file_of(Job(one, TINY), tmp_path).name for one in asked]
+    assert files[:4] == ["scope-tiny.json", "scope-tiny-depth-2.json", "scope-tiny-depth-3.json", "scope-tiny-full.json"]
+    assert len(set(files)) == len(files)
+    assert resume.file_of(Job(Asked(processes=9, scopes=("tiny",)), TINY), tmp_path).name == files[0]
 
 
 def test_a_file_of_other_sources_is_not_taken(tmp_path, done, monkeypatch):
@@ -385,3 +446,34 @@ def test_the_document_says_everything(done):
     assert found["verdict"] == "holds"
     assert found["scopes"][0]["orbits"] == done.certificate.orbits
     assert json.loads(json.dumps(found)) == json.loads(json.dumps(result.as_dict(compared(only(done), **size(done)))))
+
+
+# --- scopes in which nothing happens ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bounds", "why"),
+    [
+        ({"prompts": ()}, "has no prompt"),
+        ({"prompts": ("",)}, "has no prompt"),
+        ({"submits": 0}, "submits nothing"),
+        ({"live": 0}, "submits nothing"),
+        ({"prompts": ("aaaa",)}, "has a prompt of 4 tokens, and max_model_len = 3 allows 2"),
+        ({"alphabet": (0,)}, "has a prompt of 2 letters and 1 tokens for them"),
+        ({"contexts": ()}, "has no context"),
+    ],
+)
+def test_a_scope_in_which_nothing_can_happen_is_refused(bounds, why):
+    scope = evolve(TINY, bounds=evolve(TINY.bounds, **bounds))
+    with pytest.raises(UserError, match=f"scope tiny {why}"):
+        jobs.perform(Job(Asked(), scope))
+
+
+def test_every_scope_of_the_package_can_be_explored():
+    for scope in scopes.every():
+        scope.check()
+
+
+def test_a_fault_that_nobody_plants_is_refused():
+    with pytest.raises(UserError, match="M-LRU-1 is asked for and not planted"):
+        Job(Asked(fault="M-LRU-1"), TINY)

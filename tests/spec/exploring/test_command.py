@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
 from attrs import evolve
+from rich.console import Console
 
 from kvproof.core import actions as act
 from kvproof.core import pool
@@ -13,10 +15,12 @@ from kvproof.spec import check, cli, counterexample, laws
 from kvproof.spec.commands import explore as command
 from kvproof.spec.engines import scope_parts, witnesses
 from kvproof.spec.exploring import jobs, kills, pins, scopes, search
+from kvproof.spec.exploring import result as results
 from kvproof.spec.exploring.bounds import Bounds
 from kvproof.spec.exploring.kills import Kill
 from kvproof.spec.exploring.pins import Pin
 from kvproof.spec.exploring.scope import Scope
+from kvproof.spec.report import explored
 
 A = Scope(
     "a",
@@ -161,6 +165,45 @@ def test_a_fault_without_a_pin_is_a_finding(catalogue, capsys, monkeypatch):
     assert "no scope is pinned for M-GEO-2, " in out
 
 
+def test_a_fault_that_is_not_found_says_whether_the_law_is_one_of_its_laws(catalogue, capsys):
+    code, out, _ = explore(capsys, "--fault", "M-LRU-1", "--scope", "b", "--law", "TB-1")
+    assert code == 3
+    assert "no counterexample to M-LRU-1 within these bounds; TB-1 is no law of the fault, which breaks PC-8" in out
+
+
+def test_a_refuted_scope_is_told_as_soon_as_it_is(catalogue, capsys, monkeypatch):
+    monkeypatch.setattr(pool, "eviction_order", tuple)
+    code, _, error = explore(capsys, "--scope", "b")
+    assert code == 2
+    assert "explore: b: PC-8 is refuted, after 8 actions\n" in error
+
+
+@pytest.mark.parametrize(("width", "heads"), [
+    (40, ["scope", "verdict", "end", "orbits"]),
+    (90, ["scope", "verdict", "end", "orbits", "edges", "depth", "judged", "situations", "groups"]),
+    (200, ["scope", "verdict", "end", "orbits", "edges", "depth", "judged", "situations", "bytes", "groups"]),
+])  # fmt: skip
+def test_a_narrow_terminal_goes_without_columns_and_cuts_none(catalogue, width, heads):
+    done = [jobs.perform(jobs.Job(jobs.Asked(), scope)) for scope in (A, B)]
+    console = Console(width=width, file=io.StringIO(), force_terminal=False)
+    explored.table(console, "title", results.of(jobs.Asked(), done), False)
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert lines[2].split() == heads
+    assert all(line == line.rstrip() and len(line) <= width for line in lines)
+    assert lines[4].split()[:2] == ["a", "holds"]
+
+
+def test_what_was_not_asked_is_not_said_to_be_covered(catalogue, capsys):
+    document = json.loads(explore(capsys, "--quick", "--json")[1])
+    assert (document["premise_never_true"], document["situations_never_reached"]) == (None, None)
+    named = json.loads(explore(capsys, "--scope", "a", "--law", "PC-1", "--json")[1])
+    assert (named["premise_never_true"], named["situations_never_reached"]) == ([], None)
+    whole = json.loads(explore(capsys, "--json")[1])
+    assert "LD-1" in whole["premise_never_true"]
+    assert "preemption" in whole["situations_never_reached"]
+
+
 # --- pins ---------------------------------------------------------------------------------------------------------
 
 
@@ -169,10 +212,12 @@ def test_another_count_is_undetermined_and_the_update_is_named(catalogue, capsys
     code, out, _ = explore(capsys, "--scope", "a", "--scope", "b")
     assert code == 3
     assert f"not as pinned: b: edges {catalogue['b'].edges:,}, pinned 1" in out
+    assert "if none of these was meant to change, something is wrong that no law names" in out
     assert last_line(out) == "kvproof explore --scope b --update"
     code, out, _ = explore(capsys, *last_line(out).split()[2:])
     assert code == 0
-    assert f"pinned anew: b: edges {catalogue['b'].edges:,}, pinned 1" in out
+    assert f"pinned anew: b: {catalogue['b'].orbits:,} orbits, {catalogue['b'].edges:,} edges, depth 37; was" in out
+    assert "1 edges, depth 37\n" in out
     assert pins.read() == catalogue
     assert "everything is as pinned" in explore(capsys, "--scope", "b", "--update")[1]
 
@@ -206,7 +251,8 @@ def test_an_interrupted_exploration_goes_on_with_what_is_not_finished(catalogue,
 
     monkeypatch.setattr(search, "explore", interrupted)
     code, said, error = explore(capsys, *asked)
-    assert (code, said, error.strip()) == (1, "", "Interrupted: nothing was decided.")
+    assert (code, said) == (1, "")
+    assert error.splitlines()[-1] == "Interrupted: nothing was decided."
     assert [file.name for file in out.iterdir()] == ["scope-a.json"]
     code, resumed, _ = explore(capsys, *asked, "--resume")
     assert code == 0
@@ -219,19 +265,29 @@ def test_what_is_taken_up_again_is_not_explored_again(catalogue, capsys, monkeyp
     asked = ["--fault", "M-LRU-1", "--scope", "b", "--json", "--out", tmp_path]
     first = explore(capsys, *asked)
     monkeypatch.setattr(search, "explore", lambda *given: pytest.fail("explored"))
-    assert explore(capsys, *asked, "--resume") == first
+    assert explore(capsys, *asked, "--resume") == (*first[:2], f"taken from {tmp_path}: 1 of 1\n")
     assert first[0] == 2
 
 
 def test_files_of_other_bounds_or_pins_are_explored_again_and_named(catalogue, capsys, tmp_path):
     explore(capsys, "--scope", "a", "--out", tmp_path)
     before = (tmp_path / "scope-a.json").read_text()
-    code, _, error = explore(capsys, "--scope", "a", "--depth", 2, "--out", tmp_path, "--resume")
+    pins.write({**catalogue, "a": evolve(catalogue["a"], edges=1)})
+    code, _, error = explore(capsys, "--scope", "a", "--out", tmp_path, "--resume")
     assert (code, error) == (
-        0,
-        f"{tmp_path}/scope-a.json: is of another kvproof, or of other bounds, laws or pins; explored again\n",
+        3,
+        f"{tmp_path}/scope-a.json: is of another kvproof, or of other bounds, laws or pins; explored again\n"
+        f"taken from {tmp_path}: 0 of 1\n",
     )
     assert (tmp_path / "scope-a.json").read_text() != before
+
+
+def test_what_was_explored_within_a_bound_leaves_whole_results_alone(catalogue, capsys, tmp_path):
+    explore(capsys, "--scope", "a", "--out", tmp_path)
+    before = (tmp_path / "scope-a.json").read_text()
+    assert explore(capsys, "--scope", "a", "--depth", 2, "--out", tmp_path)[0] == 0
+    assert (tmp_path / "scope-a.json").read_text() == before
+    assert (tmp_path / "scope-a-depth-2.json").is_file()
 
 
 @pytest.mark.parametrize(
@@ -283,6 +339,15 @@ def test_a_depth_is_no_matter_for_the_pins(catalogue, capsys):
     assert code == 0
     scope = json.loads(out)["scopes"][0]
     assert (scope["end"], scope["depth"]) == ("depth", 3)
+
+
+def test_a_depth_that_nothing_reaches_is_compared_with_the_pins(catalogue, capsys):
+    assert explore(capsys, "--scope", "a", "--depth", 500)[0] == 0
+    pins.write({**catalogue, "a": evolve(catalogue["a"], edges=1)})
+    code, out, _ = explore(capsys, "--scope", "a", "--depth", 500)
+    assert code == 3
+    assert f"not as pinned: a: edges {catalogue['a'].edges:,}, pinned 1" in out
+    assert explore(capsys, "--scope", "a", "--depth", 3)[0] == 0
 
 
 def test_random_runs_say_so(catalogue, capsys):
@@ -384,9 +449,19 @@ def test_a_fault_is_looked_for_in_all_scopes_of_a_set(sets, capsys):
     assert (code, [scope["scope"] for scope in json.loads(out)["scopes"]]) == (2, ["b"])
 
 
+def test_a_fault_is_looked_for_in_the_quick_scopes_if_they_are_asked_for(sets, capsys, monkeypatch):
+    monkeypatch.setattr(kills, "table", lambda: {"M-LRU-1": Kill("b", "PC-8", 8)})
+    code, out, _ = explore(capsys, "--quick", "--fault", "M-LRU-1", "--json")
+    assert (code, [scope["scope"] for scope in json.loads(out)["scopes"]]) == (2, ["a"])
+
+
 def test_the_scopes_of_a_set_are_listed(sets, capsys):
     listed = [explore(capsys, *flags, "--scope", "list")[1].splitlines() for flags in ([], ["--further"], ["--product"])]
-    assert [[line.partition(":")[0] for line in lines] for lines in listed] == [["a (quick)", "c"], ["c"], ["b"]]
+    assert [[line.split()[:2] for line in lines[:-1]] for lines in listed] == [
+        [["a", "quick"], ["c", "further"]],
+        [["c", "further"]],
+        [["b", "product"]],
+    ]
 
 
 def test_a_set_without_scopes_holds_nothing(sets, capsys, monkeypatch):
@@ -399,8 +474,23 @@ def test_a_set_without_scopes_holds_nothing(sets, capsys, monkeypatch):
 def test_scopes_are_listed_with_what_they_leave_out(catalogue, capsys):
     code, out, _ = explore(capsys, "--scope", "list")
     assert code == 0
-    assert [line.partition(":")[0] for line in out.splitlines()] == ["a (quick)", "b"]
-    assert "more than 1 requests" in out
+    sizes = [f"{pin.orbits:,} orbits, {pin.edges:,} edges" for pin in catalogue.values()]
+    assert out.splitlines() == [
+        f"a  quick      full 1  {sizes[0]}",
+        f"b  catalogue  full 1  {sizes[1]}",
+        "what a scope leaves out: --scope list --scope NAME, or --json",
+    ]
+    code, out, _ = explore(capsys, "--scope", "list", "--scope", "b")
+    assert (code, out.splitlines()[1:3]) == (
+        0,
+        ["  leaves out more than 1 requests", "  leaves out more than 1 of them alive at once"],
+    )
+    document = json.loads(explore(capsys, "--scope", "list", "--json")[1])
+    assert [(one["scope"], one["set"], one["groups"]) for one in document] == [
+        ("a", "quick", "full 1"),
+        ("b", "catalogue", "full 1"),
+    ]
+    assert explore(capsys, "--scope", "list", "--scope", "zz")[0] == 1
 
 
 @pytest.mark.parametrize(
@@ -418,6 +508,9 @@ def test_scopes_are_listed_with_what_they_leave_out(catalogue, capsys):
         (["--faults", "--scope", "a"], "no fault is pinned in a"),
         (["--update", "--random", "3"], "--update pins the sizes of whole graphs"),
         (["--full", "--fault", "M-LRU-1"], "--full counts whole graphs"),
+        (["--depth", "0"], "0 is not in the range 1<=x<=10000"),
+        (["--random", "1000000000"], "is not in the range 1<=x<=1000000"),
+        (["--seed", "3"], "add --random N"),
     ],
 )
 def test_a_wrong_command_line_ends_with_1_and_says_what_to_do(catalogue, capsys, arguments, said):
@@ -432,3 +525,20 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_work(catalogue, c
     code, _, error = explore(capsys, "--scope", "a", "--out", tmp_path / "file")
     assert code == 1
     assert "name a folder" in error
+
+
+@pytest.mark.parametrize("name", ["certificate.json", "scope-b.json"])
+def test_a_folder_where_a_result_belongs_is_found_before_the_work(catalogue, capsys, tmp_path, monkeypatch, name):
+    (tmp_path / "out" / name).mkdir(parents=True)
+    monkeypatch.setattr(search, "explore", lambda *given: pytest.fail("explored"))
+    code, out, error = explore(capsys, "--scope", "a", "--scope", "b", "--out", tmp_path / "out")
+    assert (code, out) == (1, "")
+    assert f"{tmp_path / 'out' / name}: cannot be written: it is a folder" in error
+
+
+def test_pins_that_cannot_be_written_are_found_before_the_work(catalogue, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(search, "explore", lambda *given: pytest.fail("explored"))
+    monkeypatch.setattr(pins, "PRODUCT", tmp_path)
+    code, out, error = explore(capsys, "--scope", "a", "--update")
+    assert (code, out) == (1, "")
+    assert f"{tmp_path}: cannot be written: it is a folder" in error

@@ -15,6 +15,7 @@ from kvproof.core.config import Config, Offload
 from kvproof.core.world import World, new_world
 from kvproof.spec import faults, laws
 from kvproof.spec import judge as judges
+from kvproof.spec.engines import drain
 from kvproof.spec.engines.scope_parts import full, mamba, window
 from kvproof.spec.exploring import alphabet, canonical, search
 from kvproof.spec.exploring.bounds import Bounds, Budget
@@ -113,7 +114,10 @@ SCOPES = (
 
 @define
 class Full:
-    """All worlds of a scope under the names that they have, each with its budget, and what can be done in it."""
+    """All worlds of a scope under the names that they have, each with its budget, and what can be done in it.
+
+    The last number of a budget is whether the engine steps on by itself, which is part of an orbit.
+    """
 
     config: Config
     bounds: Bounds
@@ -124,7 +128,7 @@ class Full:
 
     def run(self) -> Full:
         """Collect the worlds by their orbit, breadth first. Two worlds are one if ``name`` says so."""
-        first = (new_world(self.config), self.bounds.start())
+        first = (new_world(self.config), (*self.bounds.start(), False))
         seen, waiting, depth = {self.name(*first)}, [first], 0
         while waiting:
             following = []
@@ -143,10 +147,10 @@ class Full:
 
     def edges(self, world: World, left: Budget) -> Iterator[tuple[str, World, Budget]]:
         """Yield what can be done in a world."""
-        for action, less in alphabet.enabled(world, left, self.bounds, self.bounds.limits(self.config)):
+        for action, less in alphabet.enabled(world, left[:-1], self.bounds, self.bounds.limits(self.config)):
             moment = judges.attempt(world, action)
             assert moment.refusal is None
-            yield type(action).__name__, moment.after, less
+            yield type(action).__name__, moment.after, (*less, drain.told_after(bool(left[-1]), moment))
 
     def keyed(self, world: World, left: Budget) -> Edges:
         """Return the edges out of a world, each by the kind of its action and the orbit that it leads to."""
@@ -218,7 +222,7 @@ def test_laws_judge_the_worlds_of_an_orbit_alike(name):
 def verdicts(whole: Full, world: World, left: Budget) -> Counter[Any]:
     """Return what the laws say of everything that can be done in a world."""
     said: Counter[Any] = Counter()
-    for action, _ in alphabet.enabled(world, left, whole.bounds, whole.bounds.limits(whole.config)):
+    for action, _ in alphabet.enabled(world, left[:-1], whole.bounds, whole.bounds.limits(whole.config)):
         judge = Judge(laws.ALL)
         found = judge.moment(judges.attempt(world, action), 0)
         said[(frozenset(judge.premises.items()), tuple(sorted(one.law for one in found)))] += 1

@@ -91,6 +91,22 @@ def test_a_cycle_goes_where_fairness_leads_it():
     assert taken == [0, 2, 3]
 
 
+def test_a_cycle_goes_nowhere_for_what_its_own_nodes_do_not_offer():
+    # The B is at 2, where the cycle of 0 and 1 never comes.
+    arrows, enabled = graph((0, 1, A), (1, 0, A), (1, 2, A), (2, 0, B))
+    assert fairness.cycle(arrows, {0, 1, 2}, 0, enabled, A | B) == [0, 1]
+
+
+def test_a_cycle_may_ignore_what_need_not_be_fair():
+    arrows, enabled = graph((0, 1, A), (1, 0, A), (1, 2, B), (2, 0, A))
+    assert fairness.cycle(arrows, {0, 1, 2}, 0, enabled, A) == [0, 1]
+
+
+def test_a_cycle_stays_inside_its_set():
+    arrows, enabled = graph((0, 2, A), (2, 0, A), (0, 1, A), (1, 0, A))
+    assert fairness.cycle(arrows, {0, 1}, 0, enabled, A) == [2, 3]
+
+
 # --- worlds -----------------------------------------------------------------------------------------------------------
 
 

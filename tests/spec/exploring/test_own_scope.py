@@ -17,7 +17,7 @@ def test_the_example_explores_its_scope_and_says_what_was_covered(capsys):
         "leaves out:",
         "  more than 2 requests",
     ]
-    assert said[-1] == "80 laws were never judged, 13 situations were reached"
+    assert said[-1] == "81 laws were never judged, 13 situations were reached"
 
 
 def test_the_page_shows_the_scope_of_the_example():

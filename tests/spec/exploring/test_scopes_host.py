@@ -45,7 +45,7 @@ def test_what_is_bounded_less_reaches_all_that_is_bounded_more() -> None:
         narrow = explored(bounds)
         assert narrow.end == "complete"
         assert narrow.graph.numbers.keys() < every.graph.numbers.keys()
-        assert len(bounds.leaves_out()) == len(TINY.bounds.leaves_out()) + 1
+        assert len(bounds.leaves_out(TINY.config())) == len(TINY.leaves_out()) + 1
 
 
 def assert_killed(name: str) -> None:
@@ -97,9 +97,9 @@ def test_an_unbounded_disturbance_stays_allowed_and_a_bounded_one_is_used_up() -
     idle = [allowed for world, allowed in worlds(TINY.bounds) if world.phase is Phase.IDLE and alphabet.begun(world) is None]
     assert len(idle) > 100
     assert all(act.ResetCache() in allowed for allowed in idle)
-    assert "any ResetCache" not in TINY.bounds.leaves_out()
+    assert "any ResetCache" not in TINY.leaves_out()
     never = evolve(TINY.bounds, at_most={act.Finish: 0})
-    assert {"any Finish", "any ResetCache"} <= set(never.leaves_out())
+    assert {"any Finish", "any ResetCache"} <= set(never.leaves_out(TINY.config()))
     assert not any(isinstance(action, act.Finish) for _, allowed in worlds(never) for action in allowed)
 
 
