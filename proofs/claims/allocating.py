@@ -319,7 +319,7 @@ def external_tokens_get_blocks_of_their_own(draft: Draft, first: int, there: boo
     allocation.register,
     sizes="shape",
     bounds="four blocks of 4 tokens with one key; a waiting request of 8 tokens without a hit, 1 to 8 wanted, any reserve",
-    laws=("PC-3", "PC-5", "PC-7", "PC-9", "TB-1", "TB-4", "TB-8", "HB-14"),
+    laws=("PC-3", "PC-5", "PC-7", "PC-9", "TB-1", "TB-4", "TB-8", "HB-14", "HB-18"),
     deep=True,
 )
 def allocate_for_a_new_request(draft: Draft, key: Key, new: int, reserved: int) -> None:
