@@ -50,6 +50,14 @@ def chain(tokens: int) -> Prefixes:
     return prefixes.extend(table, root, range(tokens))[0]
 
 
+def branched(one: int, two: int, other: int) -> Prefixes:
+    """Return the prefix table of two requests whose second tokens differ: nodes 2 and 3, behind node 1 of the first token."""
+    table, root = prefixes.root(Prefixes(), 0)
+    table, first = prefixes.extend(table, root, (one,))
+    table, _ = prefixes.extend(table, first, (two,))
+    return prefixes.extend(table, first, (other,))[0]
+
+
 CHAIN = chain(8)
 FULL_WORLD = evolve(worlds.new_world(FULL), prefixes=CHAIN)
 MIXED_WORLD = evolve(worlds.new_world(MIXED), prefixes=CHAIN)

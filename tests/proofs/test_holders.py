@@ -66,3 +66,11 @@ def test_the_step_claims_are_in_the_catalogue():
     names = {path.stem for path in symbolic.CLAIMS.glob("steps_*.py")}
     assert names == set(catalogue.STEPS)
     assert names < set(catalogue.FILES)
+
+
+def test_a_pool_with_references_of_some_blocks_is_sound():
+    empty = four.pool_of(Draft(3, (1, 1, 1), (1, 1, 1), 0))
+    for chosen in ((), (2,), (1, 3), (1, 2, 3)):
+        pool = holders.referenced(empty, chosen)
+        assert four.sound(pool)
+        assert holders.accounted(pool, (0, 0, 0), chosen)
