@@ -16,6 +16,7 @@ from kvproof.spec.check import Done, Job, Options, Result
 from kvproof.spec.engines import rules, scopes, witnesses
 from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.laws.base import Evidence
+from kvproof.spec.report import files as report_files
 from kvproof.spec.report import lines, outcome
 from tests.tidy.sources import ROOT
 
@@ -224,11 +225,12 @@ def test_the_counterexamples_of_an_earlier_check_do_not_stay_in_the_folder(tmp_p
     foreign.write_text("{}")
     (new,) = outcome.write(without(passed(), 0, found=(first,)), tmp_path)
     assert new == old[0]
-    names = {"check.json", "01-mine.json", new.name, new.with_suffix(".md").name}
+    forms = {new.with_suffix(suffix).name for suffix in report_files.WRITTEN}
+    names = {"check.json", report_files.INDEX, "01-mine.json", new.name, *forms}
     assert {path.name for path in tmp_path.iterdir()} == names
     assert json.loads((tmp_path / "check.json").read_text())["files"] == [new.name]
     assert outcome.write(passed(), tmp_path) == []
-    assert {path.name for path in tmp_path.iterdir()} == {"check.json", "01-mine.json"}
+    assert {path.name for path in tmp_path.iterdir()} == {"check.json", report_files.INDEX, "01-mine.json"}
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"files": 3}', '{"files": ["../01-a.json", 4, null, "keep.json"]}'])
