@@ -47,6 +47,7 @@ TOKENS = click.IntRange(min=1)
 @click.option("--list", "list_only", is_flag=True, help="List the shipped deployments.")
 @click.option("--write", type=click.Path(path_type=Path), metavar="FILE", help="With --list: write the list as Markdown.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write one HTML page with pictures.")
 def command(
     deployment: str | None,
     file: Path | None,
@@ -65,6 +66,7 @@ def command(
     list_only: bool,
     write: Path | None,
     as_json: bool,
+    html: Path | None,
 ) -> None:
     """Run a prompt on the model of a deployment, look a second one up, and explain the hit.
 
@@ -76,6 +78,10 @@ def command(
         return
     if write is not None:
         raise UserError("--write belongs to --list: add it, or leave --write out")
+    if html is not None:
+        if prompt is None or as_json:
+            raise UserError("--html FILE shows an answer: give --prompt N as well, and leave --json out")
+        output.check_writable(html)
     chosen = _with_host(_with_retention(_chosen(deployment, file), retention), host, host_blocks)
     budget = chosen.settings.step_tokens.value if step_tokens is None else step_tokens
     if prompt is None:
@@ -86,7 +92,7 @@ def command(
     second = prompt if resend is None else resend
     most = min(prompt, second)
     question = Question(prompt, second, most if shared is None else shared, budget, between, _evicted(chosen, evict))
-    _show_answer(chosen, question, blocks, gate == "closed", with_sources, as_json)
+    _show_answer(chosen, question, blocks, gate == "closed", with_sources, as_json, html)
 
 
 def _chosen(name: str | None, file: Path | None) -> Deployment:
@@ -159,7 +165,13 @@ def _show_geometry(deployment: Deployment, budget: int, closed: bool, with_sourc
 
 
 def _show_answer(
-    deployment: Deployment, question: Question, blocks: int | None, closed: bool, with_sources: bool, as_json: bool
+    deployment: Deployment,
+    question: Question,
+    blocks: int | None,
+    closed: bool,
+    with_sources: bool,
+    as_json: bool,
+    html: Path | None,
 ) -> None:
     stderr = Console(stderr=True)
     busy = stderr.status("computing the prompts on the model") if stderr.is_terminal else contextlib.nullcontext()
@@ -168,6 +180,12 @@ def _show_answer(
         other = answer.compare_closed(deployment, question, found, blocks)
         host = hosts.explain(found)
         cost = divergence.explain(found)
+    if html is not None:
+        from kvproof.spec.report import explained  # jinja2 takes longer to load than most commands need
+
+        output.write_atomically(html, explained.render(found, other, host))
+        click.echo(str(html))
+        return
     if as_json:
         click.echo(json.dumps(document.of_answer(found, other, host, cost), indent=1))
         return

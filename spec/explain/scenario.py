@@ -17,11 +17,14 @@ from kvproof.spec import macros
 from kvproof.spec.exits import UserError
 from kvproof.spec.explain import host_run
 from kvproof.spec.explain.host_run import HostLog, HostRun
+from kvproof.spec.laws.base import Moment
 
 FIRST, BETWEEN, SECOND = 0, 1, 2
 """Request ids of a run."""
 
 Key = tuple[int, int]
+MOST_SHOWN = 200
+"""Blocks of a pool whose worlds are kept, for a picture of what happened to each block."""
 
 
 class ScenarioError(UserError):
@@ -67,6 +70,8 @@ class Run:
     chunks: tuple[tuple[int, int], ...]
     lost: dict[Key, Loss]
     host: HostRun | None = None
+    moments: tuple[Moment, ...] = ()
+    """Every action, if the pool is small enough to be looked at block by block."""
 
 
 @define(slots=True)
@@ -76,12 +81,15 @@ class _Driver:
     world: World
     lost: dict[Key, Loss] = Factory(dict)
     log: HostLog = Factory(HostLog)
+    moments: list[Moment] = Factory(list)
 
     def do(self, action: act.Action, chunk: tuple[int, ...] = ()) -> Record:
         """Apply an action; ``chunk`` is (request, start, end) of the chunk it belongs to, if any."""
         earlier = self.world
         before = earlier.pool.entries
         self.world, record = door.step(self.world, action)
+        if self.world.config.num_blocks <= MOST_SHOWN:
+            self.moments.append(Moment(earlier, action, record, None, self.world))
         after = self.world.pool.entries
         if after is not before:
             known = {entry[:2] for entry in after}
@@ -141,7 +149,7 @@ def run(config: Config, question: Question) -> Run:
     record = driver.do(act.Lookup(SECOND))
     (request,) = world.requests
     host = host_run.finish(driver.log, base, SECOND) if base.host is not None else None
-    return Run(question, world, request, record, chunks, driver.lost, host)
+    return Run(question, world, request, record, chunks, driver.lost, host, tuple(driver.moments))
 
 
 def _compute(driver: _Driver, request: int, tokens: tuple[int, ...], context: int = 0) -> tuple[tuple[int, int], ...]:

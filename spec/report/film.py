@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Literal
 
-from attrs import Factory, define, frozen
+from attrs import Factory, define, evolve, frozen
 
 from kvproof.core.actions import Submit
-from kvproof.core.config import Config
+from kvproof.core.config import SOUND, Config
 from kvproof.core.contents import GARBAGE, UNWRITTEN
 from kvproof.core.errors import ConfigError
 from kvproof.core.pool import Pool
@@ -30,6 +30,8 @@ Tier = Literal["device", "host"]
 
 Owner = tuple[str, int, int]
 
+MOST_RANGES = 8
+"""Ranges of tokens that are named of one rank of a block."""
 PHASES: dict[Phase, str] = {
     Phase.IDLE: "no plan open",
     Phase.PLAN_RUNNING: "plan open, running requests",
@@ -124,6 +126,8 @@ class Film:
     frames: tuple[Frame, ...]
     moments: tuple[Moment, ...]
     names: Names
+    sound: Moment | None = None
+    """The action that breaks the law, done in the same world by the model without the planted fault; None without one."""
 
 
 def block_name(tier: Tier, block: int) -> str:
@@ -188,25 +192,41 @@ class Names:
         return f"{request}[{depth - 1}]"
 
     def cells(self, nodes: Sequence[int]) -> str:
-        """Return the cells of one rank, runs of consecutive tokens of one request as one range."""
+        """Return the cells of one rank: runs of tokens of one request as one range, also where a rank has every other one."""
         out: list[str] = []
         run: list[tuple[str, int]] = []
         for node in nodes:
             known = self.known.get(node)
-            if run and known is not None and known == (run[-1][0], run[-1][1] + 1):
+            if known is not None and _continues(run, known):
                 run.append(known)
                 continue
-            out += self._ranged(run)
+            out += _ranged(run)
             run = [] if known is None else [known]
             if known is None and (not out or out[-1] != self.cell(node)):
                 out.append(self.cell(node))
-        return ", ".join([*out, *self._ranged(run)])
+        out += _ranged(run)
+        if len(out) > MOST_RANGES:
+            out = [*out[: MOST_RANGES - 1], f"... ({len(out) - MOST_RANGES} more)", out[-1]]
+        return ", ".join(out)
 
-    def _ranged(self, run: list[tuple[str, int]]) -> list[str]:
-        if not run:
-            return []
-        request, first = run[0]
-        return [f"{request}[{first - 1}]" if len(run) == 1 else f"{request}[{first - 1},{run[-1][1]})"]
+
+def _continues(run: Sequence[tuple[str, int]], known: tuple[str, int]) -> bool:
+    """Tell whether a token goes on with a run: of the same request, behind it, and as far as the others are apart."""
+    if not run or known[0] != run[-1][0] or known[1] <= run[-1][1]:
+        return False
+    return len(run) == 1 or known[1] - run[-1][1] == run[-1][1] - run[-2][1]
+
+
+def _ranged(run: Sequence[tuple[str, int]]) -> list[str]:
+    """Return a run as text; two tokens that are apart are two."""
+    if not run:
+        return []
+    request, first = run[0]
+    step = run[1][1] - first if len(run) > 1 else 1
+    if len(run) == 1 or (len(run) == 2 and step > 1):
+        return [f"{request}[{depth - 1}]" for _, depth in run]
+    every = f" every {step}" if step > 1 else ""
+    return [f"{request}[{first - 1},{run[-1][1]}){every}"]
 
 
 # --- making one -----------------------------------------------------------------------------------------------------
@@ -235,7 +255,20 @@ def shoot(example: Counterexample) -> Film:
         for action in example.actions:
             moments.append(judges.attempt(world, action))
             world = moments[-1].after
-    return film(config, moments)
+    return evolve(film(config, moments), sound=_without_fault(example, moments))
+
+
+def _without_fault(example: Counterexample, moments: Sequence[Moment]) -> Moment | None:
+    """Do the action that breaks the law once more as it should be done, from where the faulty run was before it."""
+    if not example.fault or example.position < 0:
+        return None
+    broken, fault = moments[example.position], faults.by_id(example.fault)
+    world = broken.before
+    if fault.profile is not None:
+        name = fault.profile[0]
+        profile = evolve(world.config.profile, **{name: getattr(SOUND, name)})
+        world = evolve(world, config=evolve(world.config, profile=profile))
+    return judges.attempt(world, broken.action)
 
 
 def film(config: Config, moments: Sequence[Moment]) -> Film:
@@ -255,7 +288,7 @@ def _frame(world: World, position: int, names: Names) -> Frame:
         position=position,
         phase=PHASES[world.phase],
         settled=world.phase is Phase.IDLE and all(step.part == len(world.config.parts) for step in world.steps),
-        requests=tuple(_request(request, names) for request in world.requests),
+        requests=tuple(said_of(request, names) for request in world.requests),
         device=_blocks("device", world.pool, world.contents, world, owners, _pins(world), names),
         host=() if host is None else _blocks("host", host.pool, host.contents, world, {}, _host_pins(world), names),
         free=world.pool.free,
@@ -263,7 +296,8 @@ def _frame(world: World, position: int, names: Names) -> Frame:
     )
 
 
-def _request(request: Request, names: Names) -> str:
+def said_of(request: Request, names: Names) -> str:
+    """Return what a request does, its name first."""
     parts = [request.status.name.lower(), f"{request.computed} of {request.num_tokens} tokens computed"]
     if request.in_flight:
         parts.append(f"{request.in_flight} in flight")

@@ -113,7 +113,7 @@ def _changes(film: Film, moment: Moment, before: Block, after: Block) -> Iterato
         if before.pins.count(pin) > after.pins.count(pin):
             yield "unpinned", f"is no longer held by {pin}"
     if before.refs != after.refs:
-        yield "references", f"references {before.refs} > {after.refs}"
+        yield "references", f"references {before.refs} → {after.refs}"
     if before.place is None and after.place is not None:
         yield "freed", f"joins the free queue at place {after.place}"
     if before.place is not None and after.place is None:
@@ -125,7 +125,7 @@ def _changes(film: Film, moment: Moment, before: Block, after: Block) -> Iterato
     for group, prefix in sorted(known - now):
         yield "unkeyed", f"loses the key g{group} {prefix}"
     if (before.group, before.ranks) != (after.group, after.ranks):
-        yield "written", f"{_writer(film, moment, after)}: {_bytes(before)} > {_bytes(after)}"
+        yield "written", f"{_writer(film, moment, after)}: {_bytes(before)} → {_bytes(after)}"
 
 
 def _column(owner: Owner) -> str:

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from kvproof.core import actions as act
 from kvproof.core.actions import Action
-from kvproof.core.config import SOUND, Offload, Profile
+from kvproof.core.config import SOUND, Group, Offload, Profile
 from kvproof.core.records import NONE
 from kvproof.spec import counterexample as examples
 from kvproof.spec import faults
@@ -262,11 +262,25 @@ def groups(example: Counterexample) -> list[tuple[str, str, str, str, str]]:
     """Return one row per group: number, kind, tokens of a block on one rank, E in tokens, row entries."""
     found = []
     for at, group in enumerate(example.settings.groups):
-        kind = group.kind + ("" if group.sharded else ", replicated")
+        kind = ", ".join((group.kind, *_kind_words(group)))
         size = str(example.geometry.sizes[at]) if example.geometry else ""
         row = str(example.geometry.row_capacity[at]) if example.geometry else ""
         found.append((str(at), kind, str(group.block_size), size, row))
     return found
+
+
+def _kind_words(group: Group) -> list[str]:
+    """Return what else is said of a group beside its kind."""
+    said = (
+        (
+            group.window is not None,
+            f"window of {group.window} tokens" if group.kind == "sliding_window" else f"chunks of {group.window}",
+        ),
+        (group.speculative_blocks > 0, f"{group.speculative_blocks} speculative blocks"),
+        (group.draft, "draft model"),
+        (not group.sharded, "replicated"),
+    )
+    return [text for so, text in said if so]
 
 
 def origin(example: Counterexample) -> str:

@@ -7,12 +7,15 @@ allows no other source.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from markupsafe import Markup
 
+from kvproof.core.actions import Action
+from kvproof.spec import counterexample as examples
 from kvproof.spec.counterexample import Counterexample
-from kvproof.spec.report import candidates, legend, lineage, lines, templating
+from kvproof.spec.report import around, candidates, legend, lineage, lines, templating
 from kvproof.spec.report import film as films
 from kvproof.spec.report.film import Block, Film, Frame
 
@@ -44,14 +47,39 @@ def render(example: Counterexample, file: str | None = None) -> str:
         data=None if film is None else Markup(embedded(film_data(example, film, lives))),
         style=Markup(templating.source("style.css")),
         script=Markup(templating.source("player.js")),
+        heads=around.HEADS,
+        around=[] if film is None or not film.moments else around.rows(example, film),
+        sound="" if film is None or film.sound is None else lines.answer_text(examples.outcome_of(film.sound)),
+        jump="Jump to the violation",
+        jump_short="violation",
+        jump_where="where the law breaks",
         text=lines.action_text,
         wrong=wrong,
     )
 
 
 def film_data(example: Counterexample, film: Film, lives: tuple[lineage.Life, ...]) -> dict[str, Any]:
-    """Return what the player needs: of each frame the blocks that changed, by d1 or h1."""
-    answers = ["", *lines.answers(example)]
+    """Return what the player needs of a counterexample."""
+    mark = f"✗ breaks {example.law}" if example.position >= 0 else f"✗ {example.law} does not hold on this run"
+    named = [f"{life.tier[0]}{life.block}" for life in lives]
+    return played(film, example.actions, lines.answers(example), films.violation_of(example), mark, named, wrong=True)
+
+
+def played(
+    film: Film,
+    actions: Sequence[Action],
+    answers: Sequence[str],
+    marked: int,
+    mark: str,
+    named: Sequence[str] = (),
+    *,
+    wrong: bool,
+) -> dict[str, Any]:
+    """Return what the player needs: of each frame the blocks that changed, by d1 or h1.
+
+    ``marked`` is the frame at which it opens, ``mark`` what is said of it; ``wrong``: it is a violation. ``named`` are blocks
+    that get a frame of their own.
+    """
     frames = []
     known: dict[str, Any] = {}
     for at, frame in enumerate(film.frames):
@@ -59,8 +87,8 @@ def film_data(example: Counterexample, film: Film, lives: tuple[lineage.Life, ..
         frames.append(
             {
                 "position": frame.position,
-                "action": lines.action_text(example.actions[frame.position]) if frame.position >= 0 else "",
-                "answer": answers[at],
+                "action": lines.action_text(actions[frame.position]) if frame.position >= 0 else "",
+                "answer": answers[at - 1] if at else "",
                 "phase": frame.phase,
                 "settled": frame.settled,
                 "requests": frame.requests,
@@ -72,13 +100,13 @@ def film_data(example: Counterexample, film: Film, lives: tuple[lineage.Life, ..
         )
         known = now
     return {
-        "law": example.law,
-        "actions": len(example.actions),
-        "atAction": example.position >= 0,
-        "violation": films.violation_of(example),
+        "mark": mark,
+        "wrong": wrong,
+        "actions": len(actions),
+        "violation": marked,
         "host": bool(film.frames[0].host),
         "order": [_key(block) for block in film.frames[0].blocks()],
-        "named": [f"{life.tier[0]}{life.block}" for life in lives],
+        "named": list(named),
         "frames": frames,
     }
 

@@ -132,7 +132,7 @@ def test_the_life_of_a_block_leads_to_its_steps(opened):
     shown = opened("M-HO-3")
     assert shown.locator("h3", has_text="Block 2").is_visible()
     life = shown.locator("ol.life").first
-    assert "forward writes it: unwritten > g1 state r0@2" in life.inner_text()
+    assert "forward writes it: unwritten → g1 state r0@2" in life.inner_text()
     life.locator("button").nth(2).click()
     assert "Execute('forward')" in now(shown)
     assert shown.locator("#film td.now").count() == shown.locator("#film tbody tr").count()

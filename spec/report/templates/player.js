@@ -173,7 +173,7 @@
     now.replaceChildren();
     const strong = el("strong", here);
     now.append(strong);
-    if (at === violation) now.append(el("span", at && data.atAction ? " \u2717 breaks " + data.law : " \u2717 " + data.law + " does not hold on this run", "wrong"));
+    if (at === violation) now.append(el("span", " " + data.mark, data.wrong ? "wrong" : "soft"));
     if (frame.answer) now.append(el("div", frame.answer, "mono"));
     const changed = [...frame.changed].map(nameOf);
     now.append(el("div", frame.phase + (frame.requests.length ? "; " + frame.requests.join("; ") : "; no request") +

@@ -117,9 +117,9 @@ def test_the_life_of_a_block_is_told_action_by_action(plain):
     allocated, written, finished = told.values()
     assert allocated == (
         ("owned", "references", "taken", "keyed"),
-        "becomes column 1 of r0 in g0; references 0 > 1; leaves the free queue (it stood at place 1); gets the key g0 r0@4",
+        "becomes column 1 of r0 in g0; references 0 → 1; leaves the free queue (it stood at place 1); gets the key g0 r0@4",
     )
-    assert written == (("written",), "forward writes it: unwritten > g0 r0[2,4)")
+    assert written == (("written",), "forward writes it: unwritten → g0 r0[2,4)")
     assert finished[0] == ("released", "references", "freed")
 
 

@@ -9,14 +9,16 @@ import sys
 from typing import Any
 from xml.etree import ElementTree
 
+import attrs
 import pytest
 from attrs import evolve
 
 from kvproof.core import actions as act
+from kvproof.core.records import Record
 from kvproof.spec import cli, counterexample, faults, laws
 from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Evidence
-from kvproof.spec.report import as_test, candidates, page, picture, reviewer
+from kvproof.spec.report import around, as_test, candidates, fields, page, picture, reviewer
 from kvproof.spec.report import film as films
 from kvproof.spec.report.forms import FORMS
 from tests.spec.report.found import FAULTS, found
@@ -160,10 +162,15 @@ def test_a_reviewer_reads_everything_that_is_asked(fault):
     example = found(fault)
     text = reviewer.render(example, "found.json")
     headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
-    assert headings == [
+    around = ["Before and after"] if example.actions else []
+    lives = ["What became of the blocks in question"] if example.actions else []
+    assert [heading for heading in headings if heading != "Keys and bytes then"] == [
         "Property",
-        "What happens",
-        "Expected and actual",
+        *around,
+        *lives,
+        *(["What happens"] if example.actions else []),
+        "Configuration",
+        "Notation",
         "Why nothing shorter shows it",
         "See it again",
         "What a test has to bring about",
@@ -171,6 +178,35 @@ def test_a_reviewer_reads_everything_that_is_asked(fault):
     assert text.count("**the law breaks here**") == (example.position >= 0)
     assert f"no run of less than {len(example.actions)} actions" in text
     assert "    kvproof report found.json --replay" in text
+
+
+def test_what_the_sound_model_would_have_done_stands_beside_what_was_done():
+    """M-HO-3 stores the handoff of a request that was preempted before the step: without the fault nothing is stored."""
+    example = found("M-HO-3")
+    rows = {name: values for name, *values in around.rows(example, films.shoot(example))}
+    before, after, sound = rows["store 2"]
+    assert (before, after, sound) == ("-", "2 to h3 (built)", "the same")
+    assert rows["free queue of the host"] == ["h3, h1", "h1", "the same"]
+    assert rows["r0, table of g1"] == ["0:- 1:2", "the same", "the same"]
+    text = reviewer.render(example)
+    assert "| store 2 | - | 2 to h3 (built) | the same |" in text
+    assert "Without the fault, from the same world, the answer is: outcomes [[0,1,2,4,'dropped_request_gone']]" in text
+    assert "Without the fault, from the same world" in page.render(example)
+
+
+def test_without_a_planted_fault_nobody_says_what_would_have_been_right():
+    example = evolve(found("M-HO-3"), fault="")
+    film = films.shoot(example)
+    assert film.sound is None
+    assert all(len(row) == 3 for row in around.rows(example, film))
+    assert "without the fault" not in reviewer.render(example).lower()
+
+
+def test_every_field_that_is_explained_is_one_of_a_record():
+    known = {field.name for field in attrs.fields(Record)}
+    assert set(fields.MEANINGS) <= known
+    tuples = {field.name for field in attrs.fields(Record) if field.default == ()}
+    assert tuples - set(fields.MEANINGS) <= {"notices"}
 
 
 def test_a_configuration_alone_needs_no_action():

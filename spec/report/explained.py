@@ -1,0 +1,99 @@
+"""``kvproof explain`` as one HTML file: which group ends a hit, where and by which rule; and the blocks, if they are few.
+
+What is asked most often is no violation: why a second request hits as far as it does, and no further.
+"""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+
+from kvproof.spec import counterexample as examples
+from kvproof.spec.explain import host_words, rules, words
+from kvproof.spec.explain.answer import Answer, ClassAnswer
+from kvproof.spec.explain.hosts import HostAnswer
+from kvproof.spec.report import film as films
+from kvproof.spec.report import lines, page, templating
+
+MOST = 60
+"""Stretches of boundaries that are listed for a class."""
+WIDTH, ROW, LEFT = 1000, 30, 190
+
+
+def render(answer: Answer, closed: Answer | None = None, host: HostAnswer | None = None) -> str:
+    """Return the page of an answer; ``closed`` is the same with the gate closed, ``host`` what the host tier does, if asked."""
+    lookups = () if host is None else tuple(host.lookups)
+    asked = [answer.classes, *(lookup.found.classes for lookup in lookups)]
+    used = {reason.rule for found in asked for one in found for reason in one.candidates}
+    return templating.render(
+        "explained.html.j2",
+        answer=answer,
+        question=answer.question,
+        share=words.share(answer),
+        cause=words.cause(answer),
+        gate=words.why_gate(answer),
+        gate_line=words.gate_line(answer, closed),
+        sizes=words.sizes(answer),
+        kinds=words.ENGINE_KINDS,
+        strips=Markup(strips(answer.classes, answer.question.resend, answer.joint)),
+        classes=[(one, words.interesting(one, MOST)) for one in answer.classes],
+        signs=words.SIGNS,
+        rules=[(rule, meaning) for rule, meaning in rules.MEANINGS.items() if rule in used],
+        host=host,
+        host_lookups=[(lookup, host_words.branch(lookup), host_words.cause(answer, lookup)) for lookup in lookups],
+        data=_film(answer),
+        jump="Jump to the lookup",
+        jump_short="lookup",
+        jump_where="the lookup",
+        style=Markup(templating.source("style.css")),
+        script=Markup(templating.source("player.js")),
+    )
+
+
+def strips(classes: tuple[ClassAnswer, ...], total: int, joint: int) -> str:
+    """Return the SVG of all classes over the tokens of the second prompt: one strip each, a letter and a tint per rule."""
+    height = ROW * len(classes) + 52
+    scale = (WIDTH - LEFT - 10) / max(total, 1)
+    title = f"Candidate boundaries of {len(classes)} classes of groups over {total:,} tokens; the joint hit is {joint:,}"
+    out = [
+        f'<svg class="strips" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{title}">',
+    ]
+    for at, found in enumerate(classes):
+        y = 24 + at * ROW
+        out.append(f'<text x="{LEFT - 8}" y="{y + 17}" text-anchor="end">{Markup.escape(_cut(found.name))}</text>')
+        for stretch in words.stretches(found):
+            first = LEFT + (stretch.first - found.unit) * scale
+            width = max((stretch.last - stretch.first + found.unit) * scale, 1.5)
+            sign = words.SIGNS[stretch.rule]
+            where = f"{stretch.last:,}" if stretch.count == 1 else f"{stretch.first:,} to {stretch.last:,}"
+            out.append(
+                f'<rect class="s-{_css(stretch.rule)}" x="{first:.1f}" y="{y}" width="{width:.1f}" height="{ROW - 8}">'
+                f"<title>{Markup.escape(f'{found.name}, {where}: {stretch.rule}, {stretch.text}')}</title></rect>"
+            )
+            if width > 11:
+                out.append(f'<text x="{first + width / 2:.1f}" y="{y + 16}" text-anchor="middle">{Markup.escape(sign)}</text>')
+    x = LEFT + joint * scale
+    out.append(f'<line class="hit" x1="{x:.1f}" y1="14" x2="{x:.1f}" y2="{height - 26}"/>')
+    out.append(f'<text x="{min(x, WIDTH - 120):.1f}" y="11" class="hit">joint hit {joint:,}</text>')
+    out.append(f'<text x="{LEFT}" y="{height - 8}">0</text>')
+    out.append(f'<text x="{WIDTH - 10}" y="{height - 8}" text-anchor="end">{total:,} tokens</text>')
+    out.append("</svg>")
+    return "".join(out)
+
+
+def _css(rule: str) -> str:
+    return rule.lower().replace(" ", "-")
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= 24 else f"{name[:21]}..."
+
+
+def _film(answer: Answer) -> Markup | None:
+    """Return the data of the player, None where the pool is too large to be looked at block by block."""
+    if answer.run is None or not answer.run.moments:
+        return None
+    moments = answer.run.moments
+    film = films.film(answer.config, moments)
+    said = [lines.answer_text(examples.outcome_of(moment)) for moment in moments]
+    actions = [moment.action for moment in moments]
+    return Markup(page.embedded(page.played(film, actions, said, len(moments), "the lookup", wrong=False)))
