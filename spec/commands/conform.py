@@ -22,6 +22,7 @@ from kvproof.spec.commands.check import wide_console
 from kvproof.spec.conformance.reports import wrapped
 from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.progress import Shown
+from kvproof.spec.report import files as files_of_a_run
 from kvproof.spec.vllm import baseline, legends, matrix, pages, process, releases, runs, scopes, ticks
 from kvproof.spec.vllm.baseline import Entry
 from kvproof.spec.vllm.matrix import Compared, Options
@@ -139,7 +140,9 @@ def vllm(  # one argument per option
     if report is not None:
         for one, table in zip(found, tables, strict=True):
             written[table.version] = pages.write(table, report, one.asked, _budget(options))
-        output.write_atomically(report / "conform.json", json.dumps(_as_dict(tables, compared, verdict), indent=1) + "\n")
+        document = _as_dict(tables, compared, verdict)
+        output.write_atomically(report / "conform.json", json.dumps(document, indent=1) + "\n")
+        files_of_a_run.write_index(document, [], report)
     if as_json:
         click.echo(json.dumps(_as_dict(tables, compared, verdict), indent=1, sort_keys=True))
     else:

@@ -48,10 +48,15 @@ def write(found: Sequence[Counterexample], document: Mapping[str, Any], folder: 
             for suffix in (".json", *WRITTEN):
                 _remove((target / name).with_suffix(suffix))
     output.write_atomically(target / summary, json.dumps({**document, "files": names}, indent=1, sort_keys=True) + "\n")
+    write_index(document, written, target)
+    return written
+
+
+def write_index(document: Mapping[str, Any], written: Sequence[Path], folder: Path) -> None:
+    """Write the page of a whole run; ``written`` are the JSON files of its counterexamples. Raises OutputError."""
     from kvproof.spec.report import index  # jinja2 takes longer to load than most commands need
 
-    output.write_atomically(target / INDEX, index.render(document, written))
-    return written
+    output.write_atomically(folder / INDEX, index.render(document, written))
 
 
 def _earlier(summary: Path) -> list[str]:
