@@ -38,8 +38,19 @@ def _state(world: World, names: Names) -> Iterator[tuple[str, str]]:
         yield name, what
         for group, state in enumerate(request.groups):
             yield f"{name}, table of g{group}", columns(state.table)
+        running = _running(world, request.request)
+        if running:
+            yield f"{name}, worker's column of the running state", running
     yield "free queue", ", ".join(map(str, world.pool.free)) or "empty"
     yield from _transfers(world, names)
+
+
+def _running(world: World, request: int) -> str:
+    """Return in which column the worker has the running state of each recurrent group, "" where it has none."""
+    if request not in world.worker.owners:
+        return ""
+    of_row = world.worker.columns[world.worker.owners.index(request)]
+    return ", ".join(f"g{group} {column}" for group, column in enumerate(of_row) if column >= 0)
 
 
 def _transfers(world: World, names: Names) -> Iterator[tuple[str, str]]:

@@ -56,8 +56,29 @@ def lives(example: Counterexample, film: Film) -> tuple[Life, ...]:
         if 0 < block <= count:
             found.setdefault((tier, block), why)
     if not found:
-        found = dict.fromkeys(touched(film, films.violation_of(example)), "changed by the action that breaks the law")
+        found = dict(_in_columns(example, film))
+    if not found:
+        why = "changed by the action that breaks the law" if example.position >= 0 else "changed by the last action"
+        found = dict.fromkeys(touched(film, films.violation_of(example)), why)
     return tuple(life(film, tier, block, why) for (tier, block), why in list(found.items())[:MOST])
+
+
+def _in_columns(example: Counterexample, film: Film) -> Iterator[tuple[tuple[Tier, int], str]]:
+    """Yield the blocks in the columns that the evidence names, of the table of a request in a group, with where they stand."""
+    values = dict(example.values)
+    number, group = values.get("request"), values.get("group")
+    if not film.moments or not isinstance(number, int) or not isinstance(group, int):
+        return
+    world = film.moments[films.violation_of(example) - 1].after
+    request = ground.request_of(world, number)
+    if request is None or not 0 <= group < len(request.groups):
+        return
+    table = request.groups[group].table
+    for name in ("column", "columns", "index", "expected"):
+        value = values.get(name)
+        for column in value if isinstance(value, tuple) else (value,):
+            if isinstance(column, int) and 0 <= column < len(table) and table[column] != ground.NULL:
+                yield ("device", table[column]), f"column {column} of {film.names.request(number)} in g{group}"
 
 
 def touched(film: Film, number: int) -> list[tuple[Tier, int]]:

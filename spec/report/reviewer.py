@@ -6,6 +6,7 @@ and what a test has to bring about to see it at all.
 
 from __future__ import annotations
 
+from kvproof.core.config import SOUND
 from kvproof.spec import counterexample as examples
 from kvproof.spec import faults
 from kvproof.spec import laws as all_laws
@@ -46,15 +47,15 @@ def render(example: Counterexample, file: str | None = None) -> str:
         out += [
             f"Source: {source.replace('#', 'vllm#')}. The law and its words: docs/laws.md, docs/semantics.md ({example.law})."
         ]
+    out += ["", "## Configuration", ""]
+    out.append(f"{lines.sizes_text(example)}; profile {lines.profile_text(example.profile)}.")
+    out += ["", "| group | kind | block | E | row |", "|---|---|---|---|---|"]
+    out += [f"| {' | '.join(row)} |" for row in lines.groups(example)]
     if film is not None:
         out += _around(example, film)
         out += _lives(example, film)
         out += _claims(example, film)
     out += _actions(example)
-    out += ["", "## Configuration", ""]
-    out.append(f"{lines.sizes_text(example)}; profile {lines.profile_text(example.profile)}.")
-    out += ["", "| group | kind | block | E | row |", "|---|---|---|---|---|"]
-    out += [f"| {' | '.join(row)} |" for row in lines.groups(example)]
     out += ["", "## Notation", "", *(f"- {text}" for text in NOTATION)]
     out += [f"- {name}: {meaning}." for name, meaning in fields.used(lines.answers(example))]
     out += ["", "## Why nothing shorter shows it", "", minimal(example)]
@@ -72,7 +73,10 @@ def _in_short(example: Counterexample) -> list[str]:
         f"- {name} = `{markdown.code(value)}`" + (f" ({owner})" if owner else "")
         for name, value, owner in legend.values(example)
     ]
-    return out + [f"- {meaning}" for meaning in legend.meanings(example)]
+    out += [f"- {meaning}" for meaning in legend.meanings(example)]
+    if example.profile != SOUND:
+        out += ["", f"Its configuration departs from the sound one: {lines.profile_text(example.profile)}."]
+    return out
 
 
 def _actions(example: Counterexample) -> list[str]:

@@ -166,10 +166,10 @@ def test_a_reviewer_reads_everything_that_is_asked(fault):
     lives = ["What became of the blocks in question"] if example.actions else []
     assert [heading for heading in headings if heading != "Keys and bytes then"] == [
         "Property",
+        "Configuration",
         *around,
         *lives,
         *(["What happens"] if example.actions else []),
-        "Configuration",
         "Notation",
         "Why nothing shorter shows it",
         "See it again",
