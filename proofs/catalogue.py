@@ -35,6 +35,7 @@ FILES: tuple[str, ...] = (
     "sizes",
     "boundaries",
     "combining",
+    "lookups",
     "pool",
     "pool_keys",
     "pool_two_keys",
