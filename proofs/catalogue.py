@@ -36,6 +36,8 @@ FILES: tuple[str, ...] = (
     "boundaries",
     "combining",
     "lookups",
+    "loading",
+    "announcing",
     "pool",
     "pool_keys",
     "pool_two_keys",

@@ -359,9 +359,7 @@ def a_hit_is_cut_at_block_edges_and_no_further_than_it_reaches(full: int, states
     )
     no = refused(lookup.truncate, SCRATCH, lists, tokens)
     after = lists if no else lookup.truncate(SCRATCH, lists, tokens)
-    covered = [
-        [at for at, _ in enumerate(blocks) if (at + 1) * size <= tokens] for blocks, size in zip(lists, (8, 4), strict=False)
-    ]
+    covered = [[block for at, block in enumerate(lists[group]) if (at + 1) * (8, 4)[group] <= tokens] for group in (0, 1)]
     assert no == (tokens % 8 != 0 or len(lists[0]) * 8 < tokens or spare)
     assert no or (len(after[0]) * 8 == tokens and not after[2])
     assert no or [list(blocks) for blocks in after[:2]] == covered
