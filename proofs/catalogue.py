@@ -38,6 +38,7 @@ FILES: tuple[str, ...] = (
     "lookups",
     "loading",
     "announcing",
+    "chunks",
     "pool",
     "pool_keys",
     "pool_two_keys",
