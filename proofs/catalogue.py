@@ -39,6 +39,7 @@ FILES: tuple[str, ...] = (
     "loading",
     "announcing",
     "chunks",
+    "retaining",
     "pool",
     "pool_keys",
     "pool_two_keys",
