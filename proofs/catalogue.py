@@ -40,6 +40,7 @@ FILES: tuple[str, ...] = (
     "announcing",
     "chunks",
     "retaining",
+    "kinds",
     "pool",
     "pool_keys",
     "pool_two_keys",

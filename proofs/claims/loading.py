@@ -9,10 +9,10 @@ from kvproof.core import reconciliation
 from kvproof.core import world as worlds
 from kvproof.core.config import Config, Group, Offload
 from kvproof.core.offload import external, loads
-from kvproof.core.offload.state import Host, Load, PendingHit, Stage
+from kvproof.core.offload.state import Load, PendingHit, Stage
 from kvproof.core.world import GroupState, Hit, Status
 from kvproof.proofs.claim import claim
-from kvproof.proofs.claims import holders
+from kvproof.proofs.claims import caches, holders
 from kvproof.proofs.claims import hosts_of_four as tiers
 from kvproof.proofs.claims import pools_of_four as four
 from kvproof.proofs.claims.pools_of_four import Draft, pick
@@ -83,17 +83,6 @@ def a_local_tail_goes_only_for_tokens_that_reach_further(
 # --- external hits ------------------------------------------------------------------------------------------------
 
 
-def host_with(*keys: tuple[bool, ...]) -> Host:
-    """Return a host tier in which each group has the chosen keys of the boundaries 4, 8 ...; block ``4g + i`` has the i-th."""
-    found = [
-        (4 * at + 4, group, 4 * group + at + 1) for at in range(len(keys[0])) for group, chosen in enumerate(keys) if chosen[at]
-    ]
-    none = (-1,) * 9
-    entries = tuple((node, group, seq, block) for seq, (node, group, block) in enumerate(found))
-    free = tuple(range(1, 9))
-    return evolve(tiers.EMPTY, pool=evolve(tiers.EMPTY.pool, ref=(0,) * 9, key_node=none, free=free, entries=entries))
-
-
 @claim(
     external.look_up,
     external.starts_aligned,
@@ -109,7 +98,7 @@ def a_misaligned_prefix_hits_and_pins_nothing(start: int, rest: int, known: bool
     """
     assert start >= 0
     assert 1 <= rest < 8
-    old = host_with((True, True), (True, True))
+    old = tiers.host_of(caches.pool_with((True, True), (True, True)))
     host = evolve(old, notices=(external.MISALIGNED,) if known else ())
     request = evolve(holders.request_of(GroupState(), GroupState()), tip=8, num_tokens=9)
     world = evolve(tiers.MIXED_WORLD, host=host, requests=(request,))
@@ -137,7 +126,7 @@ def an_external_hit_goes_on_behind_the_local_one(a: bool, b: bool, local: int) -
     """
     assert 0 <= local < 3
     start = pick((0, 4, 8), local)
-    old = host_with((a, b))
+    old = tiers.host_of(caches.pool_with((a, b)))
     request = evolve(holders.request_of(GroupState()), tip=8, num_tokens=9)
     world = evolve(tiers.FULL_WORLD, host=old, requests=(request,))
     after, record = external.look_up(world, old, request, start)
@@ -145,7 +134,7 @@ def an_external_hit_goes_on_behind_the_local_one(a: bool, b: bool, local: int) -
     pending = external.pending_hit(tiers.of(after), 0)
     assert record.external == 4 * len(run)
     assert record.lists == (run,)
-    assert tiers.of(after).pool.ref == tuple(int(block in run) for block in range(9))
+    assert tiers.of(after).pool.ref == tuple(int(block in run) for block in range(3))
     assert pending == (PendingHit(0, start, 4 * len(run), (run,)) if run else None)
     assert pending is None or external.pinned_blocks(pending) == run
 

@@ -1,7 +1,6 @@
 """Claims about local lookups: what a class is asked, the joint hit, divergent hits, and cutting a hit (T11 to T13, T15).
 
-Which keys a cache has is any choice among those of the first hash boundaries. What a group can resume at is told here by
-looking through these choices from the words of HB-10, never by the functions of `kvproof.core`.
+Which keys a cache has is any choice among those of the first hash boundaries (`kvproof.proofs.claims.caches`).
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ from attrs import evolve
 from kvproof.core import config as configs
 from kvproof.core import geometry, lookup
 from kvproof.core.config import Group
-from kvproof.core.pool import Pool
 from kvproof.core.profiles import VLLM_0_33_0
 from kvproof.core.world import GroupState
 from kvproof.proofs.claim import claim
-from kvproof.proofs.claims import holders
+from kvproof.proofs.claims import caches, holders
+from kvproof.proofs.claims.caches import attention, deepest, state
 from kvproof.proofs.claims.pools_of_four import every, pick
 from kvproof.proofs.refusing import refused
 
@@ -46,68 +45,6 @@ PAIR = configs.configure((FULL, STATE), num_blocks=10)
 SINGLE = configs.configure((FULL,), num_blocks=10)
 LATEST = configs.configure((STATE, WINDOW), num_blocks=10)
 CLOSED = configs.configure((FULL, STATE), num_blocks=10, caching=False)
-
-Keys = tuple[bool, ...]
-"""Whether a group has the key of the first, the second ... hash boundary."""
-
-
-def pool_with(*groups: Keys) -> Pool:
-    """Return a pool in which each group has the chosen keys; the node of a boundary is its number of tokens.
-
-    Each key has a block of its own: those of group 0 come first, and a boundary that a group has no key of leaves a gap.
-    """
-    width = len(groups[0])
-    found = [
-        (4 * at + 4, group, 0, 1 + group * width + at) for at in range(width) for group, keys in enumerate(groups) if keys[at]
-    ]
-    none = (-1,) * (1 + len(groups) * width)
-    entries = tuple((node, group, seq, block) for seq, (node, group, _, block) in enumerate(found))
-    return Pool((0,) * len(none), none, none, none, (), entries, len(entries))
-
-
-def attention(keys: Keys, tokens: int, limit: int, size: int = 4) -> bool:
-    """HB-10: every full block before a boundary at or behind ``tokens`` is keyed, and that boundary is a block's end or a key.
-
-    ``limit``: no match goes further.
-    """
-    if tokens == 0:
-        return True
-    for reached in range(tokens, min(limit, 4 * len(keys)) + 1, 4):
-        whole = all(keys[end // 4 - 1] for end in range(size, reached + 1, size))
-        if whole and (reached % size == 0 or keys[reached // 4 - 1]):
-            return True
-    return False
-
-
-def state(keys: Keys, tokens: int) -> bool:
-    """HB-10: there is a state of exactly so many tokens."""
-    return tokens == 0 or keys[tokens // 4 - 1]
-
-
-def window(keys: Keys, tokens: int) -> bool:
-    """HB-10: the block before the next position is there, which is all that a window of 5 tokens reads of blocks of 4."""
-    return tokens == 0 or keys[tokens // 4 - 1]
-
-
-def fitting(full: Keys, states: Keys, read: Keys, limit: int, more: int) -> list[tuple[bool, bool, bool]]:
-    """Return of 4 and of 8 tokens whether attention, states and the window can resume there, within a limit.
-
-    ``more`` tokens behind the boundary must match as well, which a class of the EAGLE set gives up again (T35).
-    """
-    return [
-        (
-            at <= limit and attention(full, at + more, limit + more),
-            at <= limit and state(states, at),
-            at <= limit and at + more <= 8 and window(read, at) and window(read, at + more),
-        )
-        for at in (4, 8)
-    ]
-
-
-def deepest(fits: list[bool]) -> int:
-    """Return the greatest boundary that fits, in tokens; ``fits`` tells of 0, 4, 8 ... tokens, and 0 always does."""
-    return 4 * max(at for at, fit in enumerate(fits) if fit)
-
 
 # --- what is asked ------------------------------------------------------------------------------------------------
 
@@ -217,8 +154,8 @@ def the_joint_hit_is_the_deepest_where_all_can_resume(
     assert isinstance(far, bool)
     most = 9 if far else 7
     config, more = (EAGLE, 4) if eagle else (HYBRID, 0)
-    hit, lists, longest = lookup.lookup_common(config, pool_with((a, b), (c, d), (e, f)), [4, 8], most)
-    fits = fitting((a, b), (c, d), (e, f), most, more)
+    hit, lists, longest = lookup.lookup_common(config, caches.pool_with((a, b), (c, d), (e, f)), [4, 8], most)
+    fits = caches.fitting((a, b), (c, d), (e, f), most, more)
     own = [deepest([True, *(one[group] for one in fits)]) for group in range(3)]
     assert hit == deepest([True, *(all(one) for one in fits)])
     assert lists == (((1, 2)[: hit // 4]), ((), (3,), (0, 4))[hit // 4], ((), (5,), (0, 6))[hit // 4])
@@ -238,7 +175,7 @@ def a_fine_hit_is_the_deepest_where_all_can_resume(a: bool, b: bool, c: bool, d:
     """
     assert 0 <= limit < 3
     most = pick((7, 11, 13), limit)
-    hit, lists, _ = lookup.lookup_common(FINE, pool_with((a, b, c), (d, e, f)), [4, 8, 12], most)
+    hit, lists, _ = lookup.lookup_common(FINE, caches.pool_with((a, b, c), (d, e, f)), [4, 8, 12], most)
     joint = deepest([True, *(at <= most and attention((a, b, c), at, most, 8) and state((d, e, f), at) for at in (4, 8, 12))])
     assert hit == joint
     assert len(lists[0]) == (hit + 7) // 8
@@ -255,7 +192,7 @@ def a_fine_hit_is_the_deepest_where_all_can_resume(a: bool, b: bool, c: bool, d:
 def several_ranks_hit_no_more_than_a_state(a: bool, b: bool, c: bool, d: bool, e: bool, f: bool) -> None:
     """On several ranks the joint hit is bounded by the deepest replicated state, and there is one at the hit (HB-12)."""
     assert isinstance(a, bool)
-    hit, lists, _ = lookup.lookup_common(RANKS, pool_with((a, b, c), (d, e, f)), [4, 8, 12], 12)
+    hit, lists, _ = lookup.lookup_common(RANKS, caches.pool_with((a, b, c), (d, e, f)), [4, 8, 12], 12)
     assert hit <= deepest([True, d, e, f])
     assert state((d, e, f), hit)
     assert attention((a, b, c), hit, 12, 8)
@@ -279,7 +216,7 @@ def a_hit_diverges_only_for_connectors_that_can_use_it(
     flags = pick(((), (one,), (one, two)), count)
     config = evolve(PAIR, children=flags)
     request = evolve(holders.request_of(GroupState(), GroupState()), num_tokens=9)
-    pool = pool_with((a, b), (c, d))
+    pool = caches.pool_with((a, b), (c, d))
     hit = lookup.lookup(config, pool, request, [4, 8])
     common = lookup.joint(config, pool, request, [4, 8])
     assert not hit.diverged or (count > 0 and one and (two or count == 1))
@@ -301,8 +238,8 @@ def a_deeper_group_takes_no_more_than_the_joint_hit(a: bool, b: bool, c: bool, d
     """
     assert isinstance(a, bool)
     config, more = (EAGLE, 4) if eagle else (HYBRID, 0)
-    hit, _, _, diverged = lookup.lookup_per_group(config, pool_with((a, b), (c, d), (e, f)), [4, 8], 8)
-    fits = fitting((a, b), (c, d), (e, f), 8, more)
+    hit, _, _, diverged = lookup.lookup_per_group(config, caches.pool_with((a, b), (c, d), (e, f)), [4, 8], 8)
+    fits = caches.fitting((a, b), (c, d), (e, f), 8, more)
     full, own, read = (deepest([True, *(one[group] for one in fits)]) for group in range(3))
     apart = own <= full and read == full
     assert hit == (full if apart else deepest([True, *(all(one) for one in fits)]))
