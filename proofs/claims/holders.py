@@ -12,7 +12,7 @@ from kvproof.core.config import Config
 from kvproof.core.pool import NULL_BLOCK, Pool
 from kvproof.core.prefixes import Prefixes
 from kvproof.core.work import Work
-from kvproof.core.world import GroupState, Request, Status, World
+from kvproof.core.world import GroupState, Request, Status, Step, World
 from kvproof.proofs.claims import pools_of_four as four
 from kvproof.proofs.claims.pools_of_four import Draft, Three
 
@@ -76,6 +76,17 @@ def request_of(*states: GroupState, number: int = 0) -> Request:
         groups=states,
         status=Status.RUNNING,
     )
+
+
+def step_of(store: int, part: int) -> Step:
+    """Return a dispatched step of no request that names this store event, with so many of its parts done."""
+    return Step(scheduled=(), copies=(), zero=(), part=part, due=(), store=store)
+
+
+def referenced(pool: Pool, blocks: Table) -> Pool:
+    """Return a pool whose blocks are all free with one reference for each of these, which leave the queue."""
+    ref = tuple(int(block in blocks) for block in range(len(pool.ref)))
+    return evolve(pool, ref=ref, free=tuple(block for block in pool.free if block not in blocks))
 
 
 def world_of(base: World, pool: Pool, *requests: Request) -> World:
