@@ -6,7 +6,7 @@ from attrs import evolve
 
 from kvproof.core import freeing
 from kvproof.core.kinds import positional
-from kvproof.core.world import Step, World
+from kvproof.core.world import Plan, Step, World
 from kvproof.proofs.planting import catalogued, planted
 
 
@@ -16,6 +16,7 @@ def _opened_again(world: World, step: Step) -> World:
 
 
 _open_step, _release_tables = freeing.open_step, freeing.release_tables
+_free_ends, _hold_back = freeing.free_ends, freeing.hold_back
 
 PLANTED = (
     catalogued("M-LRU-1", "free_a_table", "null_the_entries_behind_a_window"),
@@ -42,4 +43,16 @@ PLANTED = (
         null_skipped=lambda work, group, state, skipped, null=positional.null_skipped: null(work, group, state, skipped + 1),
     ),
     catalogued("M-COW-5", "ends_of_a_copy_wait_for_their_step"),
+    planted(
+        "the ends of a copy wait for the steps before alone",
+        "ends_of_a_copy_wait_for_their_step",
+        at=freeing,
+        free_ends=lambda world, ends: _free_ends(evolve(world, plan=Plan()), ends),
+    ),
+    planted(
+        "only the first table is held back",
+        "free_behind_a_step_in_flight",
+        at=freeing,
+        hold_back=lambda world, fence, tables: _hold_back(world, fence, tables[:1]),
+    ),
 )
