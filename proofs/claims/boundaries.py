@@ -319,7 +319,7 @@ def stored_blocks_are_whole(tokens: int, dcp_size: int) -> None:
     laws=("LV-9",),
 )
 def window_load_stays_within_its_bound(window: int, total: int) -> None:
-    """The load of a window has at most as many blocks as its bound says, at any offset: one more than hold the window (LV-9)."""
+    """The load of a window has at most as many blocks as its bound says, at any offset: one more than hold it (LV-9)."""
     assert window >= 1
     assert total >= 1
     most = reachability.window_block_bound(reachability.chunk_window_sliding(window, 4), 1)
@@ -328,7 +328,11 @@ def window_load_stays_within_its_bound(window: int, total: int) -> None:
     assert 4 * (most - 2) < window <= 4 * (most - 1)
 
 
-@claim(retention.admission_cap_window, sizes="grid", bounds="blocks of 4 tokens; any window, tokens beside it and in flight, and length")
+@claim(
+    retention.admission_cap_window,
+    sizes="grid",
+    bounds="blocks of 4 tokens; any window, tokens beside it and in flight, and length",
+)
 def admission_cap_covers_a_window_at_any_offset(window: int, extra: int, inflight: int, offset: int, length: int) -> None:
     """The blocks that the gate reserves for a window, with what is kept beside it and what is in flight, are enough at any
     offset: one more than hold those tokens (2.8).
@@ -344,7 +348,9 @@ def admission_cap_covers_a_window_at_any_offset(window: int, extra: int, infligh
     assert 4 * (cap - 2) < live
 
 
-@claim(reachability.host_pool_size, sizes="grid", bounds="any number of device blocks; a device of 4 bytes, any bytes of the host")
+@claim(
+    reachability.host_pool_size, sizes="grid", bounds="any number of device blocks; a device of 4 bytes, any bytes of the host"
+)
 def host_pool_has_a_block(gpu_blocks: int, cpu_bytes: int) -> None:
     """The host pool has the share of the device's blocks that fits into its bytes, and its null block even if nothing else
     fits; a count on which the workers agreed goes first (2.8).

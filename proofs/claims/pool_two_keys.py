@@ -55,7 +55,7 @@ def find_yields_the_first_inserted(draft: Draft, key: Key, other: Key, node: int
 def insert_into_a_pool_with_two_keys(
     draft: Draft, key: Key, other: Key, number: int, node: int, group: int, tokens: int
 ) -> None:
-    """A key that is inserted beside two others is carried by its block, whose primary stays (T6)."""
+    """A key that is inserted beside two others is carried by its block, whose primary and other keys stay (T6)."""
     assert four.legal(draft, key, other, free=3)
     assert four.within(1, number, 3) & (node >= 0) & (group >= 0) & (tokens >= 1)
     old = four.pool_of(draft, key, other)
@@ -66,6 +66,7 @@ def insert_into_a_pool_with_two_keys(
     assert four.carries(new, node, group, block)
     assert four.standing(new, block) == primary
     assert (new is old) == four.carries(old, node, group, block)
+    assert four.every(four.carries(new, entry[0], entry[1], entry[3]) for entry in old.entries)
     assert four.keys_kept(old, new, block)
     assert four.holdings_kept(old, new)
 

@@ -29,6 +29,7 @@ NO_KEYS = SHAPE.format("no key")
 ONE_KEY = SHAPE.format("one key")
 TWO_KEYS = SHAPE.format("two keys")
 TWO_KEYS_IDLE = "four blocks, two keys; no block in use, any contents and insertion numbers"
+TWO_KEYED = "four blocks, two of them in use with a key each; any references, contents and insertion numbers"
 KEY_IN_AND_OUT_OF_USE = "four blocks, one key; each block in use and free once, any references, contents and insertion numbers"
 """What claims about these pools say of their bounds."""
 
@@ -98,6 +99,11 @@ def legal(draft: Draft, *keys: Key, free: int = 0) -> bool:
     for first, second in pairwise(keys):
         held &= before(first, second)
     return held
+
+
+def both_keyed(draft: Draft, key: Key, other: Key) -> bool:
+    """Tell whether blocks 2 and 3 are in use and have one of two keys each."""
+    return within(0, draft.queue, 1) & within(2, key[3], 3) & within(2, other[3], 3) & (key[3] != other[3])
 
 
 def in_use(draft: Draft, number: int) -> bool:

@@ -65,17 +65,16 @@ def requested_unit_is_taken_iff_it_divides_every_cacheable_size(one: int, other:
     bounds="two sizes out of 4, 6, 16 and 48",
     laws=("HB-1",),
 )
-def nothing_is_hashed_without_caching_and_connectors(
-    one: int, other: int, cached: bool, connected: bool, mode: bool
-) -> None:
+def nothing_is_hashed_without_caching_and_connectors(one: int, other: int, cached: bool, connected: bool, mode: bool) -> None:
     """The hash block is the scheduler block without caching and connector, and with a recurrent group in another mode; a
     connector alone makes it the default one (2.2).
     """
     assert 0 <= one < 4
     assert 0 <= other < 4
     sizes = (pick((4, 6, 16, 48), one), pick((4, 6, 16, 48), other))
-    flags = {"cacheable": (True, True), "caching": cached, "connected": connected, "other_mamba_mode": mode}
-    found = geometry.hash_block_size(sizes=sizes, **flags)
+    found = geometry.hash_block_size(
+        sizes=sizes, cacheable=(True, True), caching=cached, connected=connected, other_mamba_mode=mode
+    )
     whole = mode or not (cached or connected)
     assert found == (geometry.scheduler_block_size(sizes) if whole else geometry.default_hash_block_size(sizes))
 

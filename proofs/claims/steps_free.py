@@ -70,15 +70,39 @@ def free_the_tables_of_two_groups(draft: Draft, key: Key, first: int, second: in
     assert four.keys_kept(old, new)
 
 
+@claim(freeing.free_request, sizes="shape", bounds=four.TWO_KEYED + "; both in one table", laws=("PC-3", "PC-8"))
+def free_a_table_of_keyed_blocks(draft: Draft, key: Key, other: Key, turned: bool) -> None:
+    """Blocks with keys that a freed table was the last to hold go behind all others, the table's tail first (T3, PC-8)."""
+    assert four.legal(draft, key, other) & four.both_keyed(draft, key, other)
+    old = four.pool_of(draft, key, other)
+    table = (3, 2) if turned else (2, 3)
+    request = holders.request_of(GroupState(table))
+    new = freeing.free_request(holders.world_of(AT_ONCE, old, request), request).pool
+    assert holders.accounted(new, holders.others(old, table))
+    assert new.free == (*old.free, *(block for block in table[::-1] if new.ref[block] == 0))
+    assert four.keys_kept(old, new)
+
+
+@claim(freeing.free_request, sizes="shape", bounds=four.TWO_KEYED + "; one in each of two tables", laws=("PC-3", "PC-8"))
+def free_two_tables_of_keyed_blocks(draft: Draft, key: Key, other: Key, turned: bool) -> None:
+    """A block with a key that a later group gives back goes behind that of an earlier one (T3, PC-8)."""
+    assert four.legal(draft, key, other) & four.both_keyed(draft, key, other)
+    old = four.pool_of(draft, key, other)
+    given = (3, 2) if turned else (2, 3)
+    request = holders.request_of(GroupState(given[:1]), GroupState(given[1:]))
+    new = freeing.free_request(holders.world_of(AT_ONCE, old, request), request).pool
+    assert holders.accounted(new, holders.others(old, given))
+    assert new.free == (*old.free, *(block for block in given if new.ref[block] == 0))
+    assert four.keys_kept(old, new)
+
+
 @claim(
     freeing.free_request,
     sizes="shape",
     bounds="four blocks without keys, one or two of them in use; two tables of one entry each, one step in flight",
     laws=("PC-3",),
 )
-def free_behind_a_step_in_flight(
-    draft: Draft, first: int, second: int, due: int, opened: bool, issued: int
-) -> None:
+def free_behind_a_step_in_flight(draft: Draft, first: int, second: int, due: int, opened: bool, issued: int) -> None:
     """Where freeing is deferred, a request whose step runs and is not opened yet gives nothing back: its tables are queued
     behind the steps dispatched so far and still account for their references. Any other is freed at once (T3, 3.4).
     """
@@ -140,9 +164,7 @@ def open_a_step_only_once(draft: Draft, first: int, fence: int, processed: int) 
 
 
 @claim(freeing.free_ends, plans.copy_ends, sizes="shape", bounds="four blocks without keys; one copy", laws=("PC-3", "COW-3"))
-def ends_of_a_copy_wait_for_their_step(
-    draft: Draft, source: int, copy: int, issued: int, processed: int, tokens: bool
-) -> None:
+def ends_of_a_copy_wait_for_their_step(draft: Draft, source: int, copy: int, issued: int, processed: int, tokens: bool) -> None:
     """Where freeing is deferred, a drain queues both ends of a copy behind the step that runs it if that has tokens, and behind
     the steps before it if it has none and not all of them are processed; else it gives both back. The ends that wait account
     for their references (T0 part 5, COW-3).
@@ -185,4 +207,23 @@ def null_the_entries_behind_a_window(draft: Draft, key: Key, first: int, second:
     assert state.retired == stop
     assert holders.accounted(work.pool, holders.others(old, table), state.table)
     assert work.pool.free == holders.wanted_queue(old, work.pool, table[:stop][::-1])
+    assert four.keys_kept(old, work.pool)
+
+
+@claim(
+    positional.null_skipped,
+    sizes="shape",
+    bounds=four.TWO_KEYED + "; both in a table of which 8 or 12 tokens are skipped",
+    laws=("PC-3", "PC-8", "TB-5"),
+)
+def null_keyed_entries_behind_a_window(draft: Draft, key: Key, other: Key, turned: bool, more: bool) -> None:
+    """Of the keyed blocks that a window leaves behind the highest entry's goes first behind all others (T16.3, PC-8)."""
+    assert four.legal(draft, key, other) & four.both_keyed(draft, key, other)
+    old = four.pool_of(draft, key, other)
+    table = (3, 2) if turned else (2, 3)
+    work = holders.work_on(AT_ONCE.config, old)
+    state = positional.null_skipped(work, 0, GroupState(table), 12 if more else 8)
+    assert state.table == (NULL_BLOCK, NULL_BLOCK)
+    assert holders.accounted(work.pool, holders.others(old, table))
+    assert work.pool.free == (*old.free, *(block for block in table[::-1] if work.pool.ref[block] == 0))
     assert four.keys_kept(old, work.pool)

@@ -66,7 +66,10 @@ PLANTED = (
         prompt_tail_boundary=lambda p, h, n, rule="P-1": min(p if rule == "P" else p - 1, n * h),
     ),
     planted(
-        "a prompt has no tail", "prompt_tail_leaves_the_last_token", at=geometry, prompt_tail_boundary=lambda p, h, n, rule="": 0
+        "a prompt has no tail",
+        "prompt_tail_leaves_the_last_token",
+        at=geometry,
+        prompt_tail_boundary=lambda p, h, n, rule="": 0,
     ),
     planted(
         "every prompt gives up its last token",

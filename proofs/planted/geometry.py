@@ -59,7 +59,8 @@ PLANTED = (
         "gate_needs_each_condition",
         at=geometry,
         fine_grained_gate=lambda *, mamba_align_block_sizes, **of: (
-            bool(mamba_align_block_sizes) and all(_gate(mamba_align_block_sizes=(size,), **of) for size in mamba_align_block_sizes)
+            bool(mamba_align_block_sizes)
+            and all(_gate(mamba_align_block_sizes=(size,), **of) for size in mamba_align_block_sizes)
         ),
     ),
     planted(

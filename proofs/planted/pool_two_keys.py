@@ -17,6 +17,14 @@ def _all_but_one(pool: Pool, block: int, remove: Callable[[Pool, int], Pool] = p
     return evolve(remove(pool, block), entries=tuple(entry for entry in pool.entries if entry not in gone))
 
 
+def _with_primary_alone(pool: Pool, block: int) -> Pool:
+    """Take every key of a block but its primary out of the map."""
+    primary = (pool.key_node[block], pool.key_group[block])
+    return evolve(pool, entries=tuple(entry for entry in pool.entries if entry[3] != block or entry[:2] == primary))
+
+
+_insert = pools.insert
+
 PLANTED = (
     planted("one secondary key left", "evict_a_block_of_a_pool_with_two_keys", at=pools, remove_all=_all_but_one),
     planted(
@@ -38,6 +46,12 @@ PLANTED = (
         insert=lambda pool, node, group, block, tokens, insert=pools.insert: (
             pool if pool.key_node[block] != -1 else insert(pool, node, group, block, tokens)
         ),
+    ),
+    planted(
+        "an insertion drops the other secondary keys",
+        "insert_into_a_pool_with_two_keys",
+        at=pools,
+        insert=lambda pool, node, group, block, tokens: _insert(_with_primary_alone(pool, block), node, group, block, tokens),
     ),
     planted(
         "promotion that keeps the smaller keys",

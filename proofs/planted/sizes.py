@@ -7,7 +7,6 @@ from math import lcm, prod
 from kvproof.core import geometry
 from kvproof.proofs.planting import planted
 
-
 _row_width, _shared_width, _hash_block = geometry.attention_row_width, geometry.shared_row_width, geometry.hash_block_size
 
 

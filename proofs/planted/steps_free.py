@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import evolve
 
 from kvproof.core import freeing
+from kvproof.core import pool as pools
 from kvproof.core.kinds import positional
 from kvproof.core.world import Plan, Step, World
 from kvproof.proofs.planting import catalogued, planted
@@ -19,13 +20,21 @@ _open_step, _release_tables = freeing.open_step, freeing.release_tables
 _free_ends, _hold_back = freeing.free_ends, freeing.hold_back
 
 PLANTED = (
-    catalogued("M-LRU-1", "free_a_table", "null_the_entries_behind_a_window"),
+    catalogued("M-LRU-1", "free_a_table", "free_a_table_of_keyed_blocks", "null_the_entries_behind_a_window"),
+    planted(
+        "keyed blocks in the wrong order",
+        "free_a_table_of_keyed_blocks",
+        "null_keyed_entries_behind_a_window",
+        at=pools,
+        requeue=lambda free, unkeyed, keyed: unkeyed + free + keyed[::-1],
+    ),
     catalogued("M-POOL-1", "free_a_table", "free_the_tables_of_two_groups"),
     catalogued("M-POOL-3", "free_a_table", "free_the_tables_of_two_groups"),
     catalogued("M-PUB-88", "free_behind_a_step_in_flight"),
     planted(
         "the last group's table is given back first",
         "free_the_tables_of_two_groups",
+        "free_two_tables_of_keyed_blocks",
         at=freeing,
         release_tables=lambda pool, tables: _release_tables(pool, tables[::-1]),
     ),
