@@ -24,8 +24,8 @@ COPIED = Store(event=0, device=(), host=(), meta=None, stage=Stage.COPIED)
     deep=True,
 )
 def end_a_store_of_one_block(draft: Draft, key: Key, queue: int, node: int, group: int, source: int, gone: bool) -> None:
-    """When a store ends, the host block gets the key that its device block carries now, both references go, the block
-    counts as stored no more, and a finished request that waited for it is forgotten (T28, CP-2, LV-2, LV-4).
+    """When a store ends, the host block gets the key that its device block carries now, both references go, that block
+    alone is in flight no more, and a finished request that waited for it is forgotten (T28, CP-2, LV-2, LV-4).
     """
     assert four.legal(draft, key) & four.within(1, source, 3) & holders.held(draft, source)
     assert four.within(0, queue, 2) & (node >= 0) & (group >= 0)
@@ -33,14 +33,15 @@ def end_a_store_of_one_block(draft: Draft, key: Key, queue: int, node: int, grou
     (block,) = holders.table_of(source)
     store = evolve(COPIED, device=(block,), host=(3,))
     tracks = (Track(0, (0, 0), events=(0,), finished=gone), Track(1, (0, 0), events=(0, 1)))
-    tier = evolve(tiers.host_of(host, *tracks), stores=(store,), in_flight=(block,))
+    busy = 2 if block == 1 else 1
+    tier = evolve(tiers.host_of(host, *tracks), stores=(store,), in_flight=tuple(sorted((block, busy))))
     world, after = completion.end(holders.world_of(tiers.HYBRID_WORLD, old), tier, store)
     assert four.sound(world.pool) & four.sound(after.pool)
     assert holders.accounted(after.pool, holders.others(host, (3,)))
     assert holders.accounted(world.pool, holders.others(old, (block,)))
     assert four.keys_kept(old, world.pool) & four.keys_kept(host, after.pool, 3)
     assert four.standing(after.pool, 3) == four.standing(old, block)
-    assert (after.stores == ()) & (after.in_flight == ())
+    assert (after.stores == ()) & (after.in_flight == (busy,))
     assert after.tracks == ((Track(1, (0, 0), events=(1,)),) if gone else (Track(0, (0, 0)), Track(1, (0, 0), events=(1,))))
 
 
@@ -61,13 +62,14 @@ def end_a_store_of_two_blocks(draft: Draft, key: Key, other: Key, first: int, se
     old, host = four.pool_of(draft, key, other), four.pool_of(tiers.draft_of(1))
     blocks = holders.table_of(first, second)
     store = evolve(COPIED, device=blocks, host=(3, 2))
-    tier = evolve(tiers.host_of(host), stores=(store,), in_flight=tuple(sorted(blocks)))
+    tier = evolve(tiers.host_of(host), stores=(store,), in_flight=four.BLOCKS)
     world, after = completion.end(holders.world_of(tiers.HYBRID_WORLD, old), tier, store)
-    given = ((blocks[0], 3), (blocks[1], 2))
+    given, left = ((blocks[0], 3), (blocks[1], 2)), tuple(block for block in four.BLOCKS if block not in blocks)
     assert four.sound(world.pool) & four.sound(after.pool)
     assert holders.accounted(after.pool, holders.others(host, (3, 2)))
     assert holders.accounted(world.pool, holders.others(old, blocks))
     assert four.keys_kept(old, world.pool) & four.unkeyed(after.pool, 1)
+    assert after.in_flight == left
     assert all(four.standing(after.pool, to)[:2] == four.standing(old, of)[:2] for of, to in given)
     assert all(len(four.entries_of(after.pool.entries, to)) == len(four.entries_of(old.entries, of)) for of, to in given)
     assert all(
@@ -82,20 +84,22 @@ def end_a_store_of_two_blocks(draft: Draft, key: Key, other: Key, first: int, se
     laws=("CP-9", "CP-2", "PC-3", "LV-2"),
 )
 def complete_a_store_with_the_last_report(draft: Draft, key: Key, source: int, had: int, more: int, event: int) -> None:
-    """A store ends with the last worker's report: before it no key appears on the host and no reference goes, and a
-    report of an event that nobody knows changes nothing (T28, CP-2, CP-9).
+    """A store ends with the last worker's report: before it no key appears on the host and no reference goes, with it the
+    blocks of the store alone are in flight no more. A report of an event that nobody knows changes nothing (T28, CP-2, CP-9).
     """
     assert four.legal(draft, key) & four.within(1, source, 3) & holders.held(draft, source)
     assert (had >= 0) & (more >= 1) & (had + more <= 2) & four.within(0, event, 1)
     old, host = four.pool_of(draft, key), four.pool_of(tiers.draft_of(2))
     (block,) = holders.table_of(source)
     store = evolve(COPIED, device=(block,), host=(3,), acks=had)
-    tier = evolve(tiers.host_of(host), stores=(store,), in_flight=(block,))
+    busy = 2 if block == 1 else 1
+    tier = evolve(tiers.host_of(host), stores=(store,), in_flight=tuple(sorted((block, busy))))
     world = evolve(holders.world_of(tiers.HYBRID_WORLD, old), host=tier)
     after, record = completion.complete(world, tier, event, more)
     last = (event == 0) & (had + more == 2)
     assert record.done == last
     assert record.pending_work == (not last)
+    assert tiers.of(after).in_flight == ((busy,) if last else tier.in_flight)
     assert holders.accounted(after.pool, holders.others(old, (block,)), () if last else (block,))
     assert holders.accounted(tiers.of(after).pool, holders.others(host, (3,)), () if last else (3,))
     assert four.sound(after.pool) & four.sound(tiers.of(after).pool)

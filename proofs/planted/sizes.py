@@ -7,6 +7,7 @@ from math import lcm, prod
 from kvproof.core import geometry
 from kvproof.proofs.planting import planted
 
+_branches = geometry.context_branches
 _row_width, _shared_width, _hash_block = geometry.attention_row_width, geometry.shared_row_width, geometry.hash_block_size
 
 
@@ -117,6 +118,12 @@ PLANTED = (
         "all_ranks_take_one_branch",
         at=geometry,
         context_branches=lambda prefix, n: tuple(geometry.local_length(prefix, rank, n, 1) > 0 for rank in range(n)),
+    ),
+    planted(
+        "three ranks never have context",
+        "all_ranks_take_one_branch",
+        at=geometry,
+        context_branches=lambda prefix, n: (False,) * n if n == 3 else _branches(prefix, n),
     ),
     planted(
         "full attention forgets what it has computed",
