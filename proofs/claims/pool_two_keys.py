@@ -1,7 +1,8 @@
 """The contracts whose matter is two keys, and which take CrossHair long, see `kvproof.proofs.claims.pool`.
 
-Two keys of one block are its primary and a secondary; two blocks may have one key. Only `reset` looks at the queue, so the
-others start from the full one (`free=3`).
+Two keys of one block are its primary and a secondary; two blocks may have one key. Only `reset` and `take` look at the queue,
+so the others start from the full one (`free=3`). The last claims are about pools that note what is to be announced; they are
+quick, and some have one key.
 """
 
 from __future__ import annotations
