@@ -29,8 +29,6 @@ PLANTED = (
     catalogued("M-LEAK-3", "end_a_store_of_one_block"),
     planted(
         "the end of a store ends all that are in flight",
-        "end_a_store_of_one_block",
-        "end_a_store_of_two_blocks",
         "complete_a_store_with_the_last_report",
         at=completion,
         end=_all_ended,
