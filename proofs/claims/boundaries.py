@@ -19,72 +19,87 @@ def checkpoint_is_the_last_multiple_strictly_below(n: int, unit: int) -> None:
 
 
 @claim(geometry.checkpoint_boundary, sizes="all", bounds="any length and unit")
-def eagle_checkpoint_gives_up_a_unit(n: int, unit: int) -> None:
-    """Under EAGLE a checkpoint boundary leaves at least a unit to be computed, unless nothing is kept (2.8)."""
-    assert n >= 1
-    assert unit >= 1
-    boundary = geometry.checkpoint_boundary(n, unit, True)
-    plain = geometry.checkpoint_boundary(n, unit)
+def eagle_checkpoint_gives_up_a_unit(whole: int, rest: int, unit: int) -> None:
+    """Under EAGLE a checkpoint boundary is the last multiple of the unit that leaves at least a unit to be computed, and 0 of a
+    shorter length (2.8).
+    """
+    assert whole >= 0
+    assert 0 <= rest < unit
+    assert whole + rest >= 1
+    boundary = geometry.checkpoint_boundary(whole * unit + rest, unit, True)
+    plain = geometry.checkpoint_boundary(whole * unit + rest, unit)
     assert 0 <= boundary <= plain
-    assert boundary == 0 or unit <= n - boundary < 2 * unit
+    assert boundary == (0 if whole == 0 else (whole - 1) * unit)
 
 
 @claim(geometry.replay_boundaries, sizes="all", bounds="any prompt and unit", laws=("LV-10",))
-def replay_boundaries_ascend_below_the_prompt(prompt: int, unit: int) -> None:
-    """The boundaries at which a resend may resume ascend and leave the last token to be computed (2.8, LV-10)."""
-    assert prompt >= 1
-    assert unit >= 1
-    found = geometry.replay_boundaries(prompt, unit, True)
-    plain = geometry.replay_boundaries(prompt, unit)
-    assert plain == (prompt - 1,)
-    assert 1 <= len(found) <= 2
-    assert all(0 <= boundary < prompt for boundary in found)
-    assert len(found) == 1 or found[0] < found[1]
+def replay_boundaries_are_those_of_a_resend(whole: int, rest: int, unit: int) -> None:
+    """A resend may resume before its last token. Under EAGLE it may at the last multiple of the unit that leaves a unit to be
+    computed, and at the multiple before that, too, if the prompt is one itself (2.8, LV-10).
+    """
+    assert whole >= 0
+    assert 0 <= rest < unit
+    assert whole + rest >= 1
+    found = geometry.replay_boundaries(whole * unit + rest, unit, True)
+    plain = geometry.replay_boundaries(whole * unit + rest, unit)
+    last = 0 if whole == 0 else (whole - 1) * unit
+    assert plain == (whole * unit + rest - 1,)
+    assert found == ((last - unit, last) if whole >= 2 and rest == 0 else (last,))
 
 
 @claim(geometry.cacheable_tokens, sizes="all", bounds="any number of tokens and block", laws=("HB-14",))
-def cacheable_prefix_is_whole_blocks(tokens: int, block: int) -> None:
-    """What may be cached is every token where hits are fine, and whole scheduler blocks where they are not (HB-14, 2.8)."""
-    assert tokens >= 0
-    assert block >= 1
-    fine = geometry.cacheable_tokens(tokens, True, block)
-    coarse = geometry.cacheable_tokens(tokens, False, block)
-    assert fine == tokens
-    assert coarse <= tokens < coarse + block
+def cacheable_prefix_is_whole_blocks(whole: int, rest: int, block: int) -> None:
+    """What may be cached is every token where hits are fine, and the whole scheduler blocks where they are not (HB-14, 2.8)."""
+    assert whole >= 0
+    assert 0 <= rest < block
+    fine = geometry.cacheable_tokens(whole * block + rest, True, block)
+    coarse = geometry.cacheable_tokens(whole * block + rest, False, block)
+    assert fine == whole * block + rest
+    assert coarse == whole * block
 
 
 @claim(geometry.cacheable_tokens, geometry.cacheable_tokens_eagle, sizes="all", bounds="any sizes, hits fine or coarse")
 def eagle_prefix_stays_within_the_finalised_tokens(tokens: int, block: int, size: int, fine: bool) -> None:
-    """The prefix that EAGLE may cache is at most one entry more, and never past the tokens (2.8)."""
+    """The prefix that EAGLE may cache is one entry more, or all tokens if they do not fill it; nothing more where hits are fine
+    or nothing is cached without EAGLE (2.8).
+    """
     assert tokens >= 0
     assert block >= 1
     assert size >= 1
     plain = geometry.cacheable_tokens(tokens, fine, block)
     covered = geometry.cacheable_tokens_eagle(tokens, fine, block, size)
+    more = (not fine) & (plain > 0)
     assert plain <= covered <= tokens
-    assert covered <= plain + size
+    assert covered == plain if not more else covered == plain + size or (covered == tokens and tokens < plain + size)
 
 
 @claim(geometry.prompt_tail_boundary, sizes="all", bounds="any prompt, hash block and number of hashes", laws=("LV-10",))
-def prompt_tail_leaves_the_last_token(prompt: int, hash_block: int, hashes: int) -> None:
-    """The boundary of a prompt's tail leaves the last token to be computed and has a hash (T9.2, LV-10)."""
-    assert prompt >= 1
-    assert hash_block >= 1
+def prompt_tail_leaves_the_last_token(whole: int, rest: int, hash_block: int, hashes: int) -> None:
+    """The boundary of a prompt's tail is the last hash boundary that has a hash and leaves the last token to be computed, under
+    the rule ``P`` the last one of the prompt that has a hash (T9.2, LV-10).
+    """
+    assert whole >= 0
+    assert 0 <= rest < hash_block
     assert hashes >= 0
-    boundary = geometry.prompt_tail_boundary(prompt, hash_block, hashes)
-    assert 0 <= boundary < prompt
-    assert boundary <= hashes * hash_block
+    before = geometry.prompt_tail_boundary(whole * hash_block + rest + 1, hash_block, hashes)
+    of_all = geometry.prompt_tail_boundary(whole * hash_block + rest, hash_block, hashes, "P")
+    assert before == (hashes if hashes < whole else whole) * hash_block
+    assert of_all == before
 
 
 @claim(geometry.skipped_tokens_window, sizes="all", bounds="any computed tokens, window and tokens beside it", laws=("TB-5",))
-def window_skips_nothing_that_the_next_position_reads(computed: int, window: int, extra: int) -> None:
-    """A sliding window skips exactly the tokens that no later position reads (TB-5, 2.8)."""
+def window_skips_nothing_that_the_next_position_reads(computed: int, window: int, extra: int, position: int) -> None:
+    """A sliding window skips exactly the positions that no position reads which is computed from now on or, with tokens kept
+    beside the window, so many positions before (TB-5, 2.8).
+    """
     assert computed >= 0
     assert window >= 1
     assert extra >= 0
+    assert position >= 0
     skipped = geometry.skipped_tokens_window(computed, window, extra)
-    assert 0 <= skipped <= computed
-    assert skipped == 0 or skipped + window - 1 + extra == computed
+    reader = computed - extra
+    assert skipped >= 0
+    assert (position < skipped) == (position <= reader - window)
 
 
 @claim(geometry.skipped_tokens_chunked, sizes="all", bounds="any computed tokens and chunk")
@@ -160,32 +175,42 @@ def clip_never_grows_a_chunk(start: int, wanted: int, prompt: int, extra: int, f
     assert 0 <= q <= wanted
 
 
-@claim(retention.clip_chunk, sizes="grid", bounds="clipping unit 4, hash block 2; any start, length and prompt")
-def clip_does_not_touch_decoding(start: int, wanted: int, prompt: int, fine: bool, junction: int) -> None:
-    """A chunk behind the prompt is not clipped (T22)."""
+@claim(
+    retention.clip_chunk,
+    sizes="grid",
+    bounds="clipping unit 4, hash block 2; any start, length, prompt, known tokens, junction and limit",
+)
+def clip_does_not_touch_decoding(
+    start: int, wanted: int, prompt: int, known: int, fine: bool, junction: int, max_chunk: int
+) -> None:
+    """A chunk behind the prompt is not clipped if at most one of its tokens is known; of a resumed request more are (T22)."""
     assert prompt >= 1
     assert start >= prompt
+    assert prompt <= known <= start + 1
     assert wanted >= 1
     q = retention.clip_chunk(
         start=start,
         wanted=wanted,
-        num_tokens=start + 1,
+        num_tokens=known,
         num_prompt=prompt,
         clip_block=4,
         hash_block=2,
         fine=fine,
         junction=junction,
-        max_chunk=1,
+        max_chunk=max_chunk,
     )
     assert q == wanted
 
 
 @claim(retention.clip_chunk, sizes="grid", bounds="clipping unit and hash block 4; any start, prompt and limit")
-def clip_stops_at_the_last_block_boundary(start: int, blocks: int, rest: int, max_chunk: int) -> None:
-    """A chunk to the end of the prompt stops at the last state that a resend can use (T22.5)."""
-    assert 0 <= start < 4 * blocks
+def clip_stops_at_the_last_block_boundary(column: int, inside: int, blocks: int, rest: int, max_chunk: int) -> None:
+    """A chunk to the end of the prompt stops at the last state that a resend can use, one that begins inside a block at the
+    end of that block (T22.5).
+    """
+    assert 0 <= column < blocks
+    assert 0 <= inside < 4
     assert 1 <= rest <= 4
-    prompt = 4 * blocks + rest
+    prompt, start = 4 * blocks + rest, 4 * column + inside
     q = retention.clip_chunk(
         start=start,
         wanted=prompt - start,
@@ -196,19 +221,21 @@ def clip_stops_at_the_last_block_boundary(start: int, blocks: int, rest: int, ma
         fine=False,
         max_chunk=max_chunk,
     )
-    assert 0 < q <= 4 * blocks - start
+    assert q == (4 * blocks - start if inside == 0 else 4 - inside)
 
 
-@claim(retention.checkpoint_fits, sizes="grid", bounds="blocks of 4, hash block 2, alignment 1; any start, length and position")
-def checkpoint_inside_a_chunk_is_inside(start: int, length: int, position: int) -> None:
-    """An internal checkpoint lies inside its chunk, a hash block or more behind its start, which is on a hash boundary
-    (T38.2).
+@claim(retention.checkpoint_fits, sizes="grid", bounds="blocks of 4, hash block 2, alignment 1; any start, end and position")
+def checkpoint_inside_a_chunk_is_inside(start: int, column: int, rest: int, position: int) -> None:
+    """An internal checkpoint fits exactly if it lies inside its chunk, a hash block or more behind its start, which is on a
+    hash boundary, and the column before that of the state at the end begins in the chunk (T38.2).
     """
     assert start >= 0
-    assert length >= 1
-    fits = retention.checkpoint_fits(start, start + length, position, block_size=4, hash_block=2, checkpoint_alignment=1)
-    assert not fits or start + 2 <= position < start + length
-    assert not fits or start % 2 == 0
+    assert column >= -1
+    assert 1 <= rest <= 4
+    assert 4 * column + 4 + rest > start
+    end = 4 * column + 4 + rest
+    fits = retention.checkpoint_fits(start, end, position, block_size=4, hash_block=2, checkpoint_alignment=1)
+    assert fits == ((start % 2 == 0) & (start + 2 <= position) & (position < end) & (4 * column >= start))
 
 
 @claim(
@@ -229,15 +256,22 @@ def segment_end_is_reachable(segment: int, segments: int, count: int, window: in
 @claim(
     reachability.chunk_reachable,
     sizes="grid",
-    bounds="segments of 4 chunks, windows of 1 to 3; any number of segments",
+    bounds="segments of 4 chunks, any window and number of segments, a last segment of 0 to 3 chunks",
     laws=("DS-7",),
 )
-def segment_start_is_not_reachable(segment: int, segments: int, window: int) -> None:
-    """Nothing before the window of a complete segment is stored (DS-7)."""
-    assert 0 <= segment < segments
-    assert 1 <= window <= 3
-    reachable = reachability.chunk_reachable(segment * 4, segments * 4, 4, window)
-    assert not reachable
+def only_the_window_of_a_segment_is_stored(
+    segment: int, segments: int, short: int, position: int, window: int, eagle: bool
+) -> None:
+    """Of a segment exactly the chunks in the window before its end are stored, one more with EAGLE; a last segment that is
+    short ends where it ends (DS-7).
+    """
+    assert 0 <= segment <= segments
+    assert 0 <= short < 4
+    assert 0 <= position < (4 if segment < segments else short)
+    assert window >= 1
+    length = 4 if segment < segments else short
+    reachable = reachability.chunk_reachable(segment * 4 + position, segments * 4 + short, 4, window, eagle)
+    assert reachable == (position + window + eagle >= length)
 
 
 @claim(reachability.load_range, sizes="all", bounds="any number of local columns and external tokens, any size", laws=("LD-1",))
@@ -285,32 +319,52 @@ def stored_blocks_are_whole(tokens: int, dcp_size: int) -> None:
     laws=("LV-9",),
 )
 def window_load_stays_within_its_bound(window: int, total: int) -> None:
-    """The load of a window has at most as many blocks as its bound says, at any offset (LV-9)."""
+    """The load of a window has at most as many blocks as its bound says, at any offset: one more than hold it (LV-9)."""
     assert window >= 1
     assert total >= 1
     most = reachability.window_block_bound(reachability.chunk_window_sliding(window, 4), 1)
     first = geometry.skipped_tokens_window(total, window) // 4
     assert geometry.ceil_div(total, 4) - first <= most
+    assert 4 * (most - 2) < window <= 4 * (most - 1)
 
 
-@claim(retention.admission_cap_window, sizes="grid", bounds="blocks of 4 tokens; any window, tokens in flight and length")
-def admission_cap_covers_a_window_at_any_offset(window: int, inflight: int, offset: int, length: int) -> None:
-    """The blocks that the gate reserves for a window are enough at any offset (2.8)."""
+@claim(
+    retention.admission_cap_window,
+    sizes="grid",
+    bounds="blocks of 4 tokens; any window, tokens beside it and in flight, and length",
+)
+def admission_cap_covers_a_window_at_any_offset(window: int, extra: int, inflight: int, offset: int, length: int) -> None:
+    """The blocks that the gate reserves for a window, with what is kept beside it and what is in flight, are enough at any
+    offset: one more than hold those tokens (2.8).
+    """
     assert window >= 2
+    assert extra >= 0
     assert inflight >= 0
     assert length >= 1
     assert 0 <= offset < 4
-    cap = retention.admission_cap_window(window, 0, inflight, length, 4)
-    live = min(window - 1 + inflight, length)
+    cap = retention.admission_cap_window(window, extra, inflight, length, 4)
+    live = min(window - 1 + extra + inflight, length)
     assert (offset + live - 1) // 4 + 1 <= cap
+    assert 4 * (cap - 2) < live
 
 
-@claim(reachability.host_pool_size, sizes="all", bounds="any number of device blocks and bytes")
+@claim(
+    reachability.host_pool_size, sizes="grid", bounds="any number of device blocks; a device of 4 bytes, any bytes of the host"
+)
 def host_pool_has_a_block(gpu_blocks: int, cpu_bytes: int) -> None:
-    """The host pool has its null block even if nothing else fits (2.8)."""
+    """The host pool has the share of the device's blocks that fits into its bytes, and its null block even if nothing else
+    fits; a count on which the workers agreed goes first (2.8).
+    """
     assert gpu_blocks >= 0
     assert cpu_bytes >= 0
     size = reachability.host_pool_size(
         explicit=None, capacity=1, worker_count=None, gpu_blocks=gpu_blocks, cpu_bytes=cpu_bytes, gpu_bytes=4
     )
+    agreed = reachability.host_pool_size(
+        explicit=None, capacity=1, worker_count=7, gpu_blocks=gpu_blocks, cpu_bytes=cpu_bytes, gpu_bytes=4
+    )
+    share = gpu_blocks * cpu_bytes
     assert size >= 1
+    assert share < 4 * size + 4
+    assert size == 1 or 4 * size <= share
+    assert agreed == 7

@@ -144,29 +144,34 @@ def gate_condition_is_strict_on_one_rank_only(block_size: int, hash_block: int, 
 @claim(
     geometry.fine_grained_gate,
     sizes="all",
-    bounds="any sizes and flags; one Mamba-align group and one other coarse size",
+    bounds="any sizes and flags; none or two Mamba-align groups and two other coarse sizes",
     laws=("HB-11",),
 )
 def gate_needs_each_condition(
-    caching: bool, allow: bool, groups: int, dcp_size: int, hash_block: int, mamba: int, other: int
+    caching: bool, allow: bool, groups: int, dcp_size: int, hash_block: int, mamba: int, wider: int, one: int, other: int
 ) -> None:
-    """The fine-grained gate opens exactly if caching and the option are on, there are several groups, and each size fits
-    (HB-11).
+    """The fine-grained gate opens exactly if caching and the option are on, there are several groups, the size of a
+    Mamba-align group is coarse enough, and every other coarse size is the hash block (HB-11).
     """
     assert groups >= 1
     assert dcp_size >= 1
     assert hash_block >= 1
-    is_open = geometry.fine_grained_gate(
-        caching=caching,
-        num_groups=groups,
-        allow=allow,
-        dcp_size=dcp_size,
-        hash_block_size=hash_block,
-        mamba_align_block_sizes=(mamba,),
-        other_coarse_sizes=(other,),
+    is_open, without = (
+        geometry.fine_grained_gate(
+            caching=caching,
+            num_groups=groups,
+            allow=allow,
+            dcp_size=dcp_size,
+            hash_block_size=hash_block,
+            mamba_align_block_sizes=sizes,
+            other_coarse_sizes=(one, other),
+        )
+        for sizes in ((mamba, wider), ())
     )
-    finer = mamba > hash_block or (mamba == hash_block and dcp_size > 1)
-    assert is_open == (caching and allow and groups > 1 and finer and other == hash_block)
+    finest = hash_block + (dcp_size == 1)
+    fits = (mamba >= finest) | (wider >= finest)
+    assert is_open == (caching & allow & (groups > 1) & fits & (one == hash_block) & (other == hash_block))
+    assert not without
 
 
 # --- ownership ----------------------------------------------------------------------------------------------------

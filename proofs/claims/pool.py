@@ -101,7 +101,9 @@ def release_a_block(draft: Draft, key: Key, number: int) -> None:
 
 @claim(pools.release, sizes="shape", bounds=four.ONE_KEY, laws=("PC-8",))
 def release_two_blocks(draft: Draft, key: Key, number: int) -> None:
-    """Of two released blocks the unkeyed stand in front of all others and the keyed behind, in the order given (T3, PC-8)."""
+    """Of two released blocks, of which one may have a key, the unkeyed stand in front of all others in the order given and the
+    keyed behind (T3, PC-8).
+    """
     assert four.legal(draft, key)
     assert 1 <= number <= 3
     old = four.pool_of(draft, key)
@@ -117,6 +119,19 @@ def release_two_blocks(draft: Draft, key: Key, number: int) -> None:
     assert new is None or four.every(new.ref[block] == old.ref[block] - 1 for block in given)
     assert new is None or new.free == (*bare, *old.free, *keyed)
     assert new is None or four.keys_kept(old, new)
+
+
+@claim(pools.release, sizes="shape", bounds=four.TWO_KEYED, laws=("PC-8",))
+def release_two_keyed_blocks(draft: Draft, key: Key, other: Key, turned: bool) -> None:
+    """Two released blocks with keys stand behind all others in the order given (T3, PC-8)."""
+    assert four.legal(draft, key, other) & four.both_keyed(draft, key, other)
+    old = four.pool_of(draft, key, other)
+    given = (3, 2) if turned else (2, 3)
+    new = pools.release(old, given)
+    assert four.sound(new)
+    assert four.every(new.ref[block] == old.ref[block] - 1 for block in given)
+    assert new.free == (*old.free, *(block for block in given if new.ref[block] == 0))
+    assert four.keys_kept(old, new)
 
 
 @claim(pools.release, sizes="shape", bounds=four.ONE_KEY, laws=("PC-4",))

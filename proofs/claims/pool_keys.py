@@ -75,17 +75,21 @@ def promote_only_to_more_tokens(draft: Draft, key: Key, standing: int, tokens: i
 
 @claim(pools.insert_partial, sizes="shape", bounds=four.KEY_IN_AND_OUT_OF_USE)
 def insert_a_partial_boundary(draft: Draft, key: Key, number: int, node: int, group: int, tokens: int) -> None:
-    """A partial boundary becomes the primary where it stands for more tokens, and a further key where not (T8)."""
+    """A partial boundary becomes the only key of its block where it stands for more tokens than the primary. Where not, it is a
+    further key beside those that the block has, and changes nothing if it is one of them (T8).
+    """
     assert four.legal(draft, key, free=2)
     assert four.within(1, number, 3) & (node >= 0) & (group >= 0) & (tokens >= 1)
     old = four.pool_of(draft, key)
     block = four.block_of(number)
     new = pools.insert_partial(old, node, group, block, tokens)
-    stays = four.carries(old, node, group, block) | (old.key_tokens[block] >= tokens)
+    had, mine = four.carries(old, node, group, block), four.entries_of(old.entries, block)
+    stays = had | (old.key_tokens[block] >= tokens)
     assert four.sound(new)
     assert four.carries(new, node, group, block)
-    assert new.key_tokens[block] == (old.key_tokens[block] if stays else tokens)
-    assert stays or len(four.entries_of(new.entries, block)) == 1
+    assert four.standing(new, block) == (four.standing(old, block) if stays else (node, group, tokens))
+    assert len(four.entries_of(new.entries, block)) == (len(mine) + (not had) if stays else 1)
+    assert not stays or four.every(four.carries(new, entry[0], entry[1], block) for entry in mine)
     assert four.keys_kept(old, new, block)
     assert four.holdings_kept(old, new)
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise, permutations
 from typing import TypeVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from kvproof.core.errors import ContractBroken, PoolExhausted
-from kvproof.core.pool import NO_KEY, NULL_BLOCK, Pool
+from kvproof.core.pool import LEFT, LOST, NO_KEY, NULL_BLOCK, Pool
 
 T = TypeVar("T")
 
@@ -29,6 +29,8 @@ NO_KEYS = SHAPE.format("no key")
 ONE_KEY = SHAPE.format("one key")
 TWO_KEYS = SHAPE.format("two keys")
 TWO_KEYS_IDLE = "four blocks, two keys; no block in use, any contents and insertion numbers"
+ONE_KEY_IDLE = "four blocks, one key; no block in use, any contents and insertion numbers"
+TWO_KEYED = "four blocks, two of them in use with a key each; any references, contents and insertion numbers"
 KEY_IN_AND_OUT_OF_USE = "four blocks, one key; each block in use and free once, any references, contents and insertion numbers"
 """What claims about these pools say of their bounds."""
 
@@ -98,6 +100,11 @@ def legal(draft: Draft, *keys: Key, free: int = 0) -> bool:
     for first, second in pairwise(keys):
         held &= before(first, second)
     return held
+
+
+def both_keyed(draft: Draft, key: Key, other: Key) -> bool:
+    """Tell whether blocks 2 and 3 are in use and have one of two keys each."""
+    return within(0, draft.queue, 1) & within(2, key[3], 3) & within(2, other[3], 3) & (key[3] != other[3])
 
 
 def in_use(draft: Draft, number: int) -> bool:
@@ -226,6 +233,28 @@ def standing(pool: Pool, block: int) -> tuple[int, int, int]:
 def unkeyed(pool: Pool, block: int) -> bool:
     """Tell whether a block has neither a primary nor an entry (PC-5)."""
     return (pool.key_node[block] == NO_KEY) & (not entries_of(pool.entries, block))
+
+
+def noting(pool: Pool) -> Pool:
+    """Return a pool that notes what is to be announced (3.7)."""
+    return evolve(pool, notes=())
+
+
+def goings(left: tuple[Key, ...], *gone: Key) -> tuple[tuple[int, int, int], ...]:
+    """Return the notes of entries that went one by one out of a map: left, or lost where no block has the key then (3.7)."""
+    found = []
+    for at, entry in enumerate(gone):
+        stays = False
+        for other in (*left, *gone[at + 1 :]):
+            stays |= same_key(entry, other)
+        found.append((LEFT if stays else LOST, entry[0], entry[1]))
+    return tuple(found)
+
+
+def primary_first(entries: tuple[Key, ...], block: int) -> tuple[Key, ...]:
+    """Return the entries of a block, of which there are two at most, in the order of their insertion."""
+    mine = entries_of(entries, block)
+    return mine if len(mine) < 2 or mine[0][2] < mine[1][2] else mine[::-1]
 
 
 def carries(pool: Pool, node: int, group: int, block: int) -> bool:

@@ -16,16 +16,18 @@ SIZES = (1, 2, 3, 4, 6, 8, 16, 48)
 PAIR = "two sizes out of 1, 2, 3, 4, 6, 8, 16 and 48"
 
 
-@claim(geometry.scheduler_block_size, sizes="grid", bounds=PAIR, laws=("HB-1",))
-def scheduler_block_is_the_least_common_multiple(one: int, other: int) -> None:
+@claim(geometry.scheduler_block_size, sizes="grid", bounds=PAIR + ", and a third out of 5 and 32", laws=("HB-1",))
+def scheduler_block_is_the_least_common_multiple(one: int, other: int, third: int) -> None:
     """The scheduler block is the least number of tokens that every group's blocks divide (2.2, HB-1)."""
     assert 0 <= one < 8
     assert 0 <= other < 8
-    a, b = pick(SIZES, one), pick(SIZES, other)
-    found = geometry.scheduler_block_size((a, b))
-    smaller = [n for n in range(1, found) if n % a == 0 and n % b == 0]
+    assert 0 <= third < 2
+    a, b, c = pick(SIZES, one), pick(SIZES, other), pick((5, 32), third)
+    found = geometry.scheduler_block_size((a, b, c))
+    smaller = [n for n in range(c, found, c) if n % a == 0 and n % b == 0]
     assert found % a == 0
     assert found % b == 0
+    assert found % c == 0
     assert not smaller
 
 
@@ -56,15 +58,25 @@ def requested_unit_is_taken_iff_it_divides_every_cacheable_size(one: int, other:
     assert no != fits
 
 
-@claim(geometry.hash_block_size, geometry.scheduler_block_size, sizes="grid", bounds=PAIR, laws=("HB-1",))
-def nothing_is_hashed_without_caching_and_connectors(one: int, other: int, cached: bool, mode: bool) -> None:
-    """Without caching, and with a recurrent group in another mode, the hash block is the scheduler block (2.2)."""
-    assert 0 <= one < 8
-    assert 0 <= other < 8
-    assert mode or not cached
-    sizes = (pick(SIZES, one), pick(SIZES, other))
-    found = geometry.hash_block_size(sizes=sizes, cacheable=(True, True), caching=cached, other_mamba_mode=mode)
-    assert found == geometry.scheduler_block_size(sizes)
+@claim(
+    geometry.hash_block_size,
+    geometry.scheduler_block_size,
+    sizes="grid",
+    bounds="two sizes out of 4, 6, 16 and 48",
+    laws=("HB-1",),
+)
+def nothing_is_hashed_without_caching_and_connectors(one: int, other: int, cached: bool, connected: bool, mode: bool) -> None:
+    """The hash block is the scheduler block without caching and connector, and with a recurrent group in another mode; a
+    connector alone makes it the default one (2.2).
+    """
+    assert 0 <= one < 4
+    assert 0 <= other < 4
+    sizes = (pick((4, 6, 16, 48), one), pick((4, 6, 16, 48), other))
+    found = geometry.hash_block_size(
+        sizes=sizes, cacheable=(True, True), caching=cached, connected=connected, other_mamba_mode=mode
+    )
+    whole = mode or not (cached or connected)
+    assert found == (geometry.scheduler_block_size(sizes) if whole else geometry.default_hash_block_size(sizes))
 
 
 @claim(geometry.check_sizes, sizes="grid", bounds=PAIR + "; a hash block of 1 to 4 and a scheduler block of 48", laws=("HB-1",))
@@ -142,19 +154,19 @@ def eagle_margin_is_a_unit_of_the_class(hash_block: int, blocks: int, fine: bool
     geometry.attention_row_width,
     geometry.attention_row_entries,
     sizes="grid",
-    bounds="1, 2 and 4 ranks; block sizes 1, 16 and 784; any context",
+    bounds="1, 2 and 4 ranks; block sizes 1, 16 and 784, so steps of 128, 8 and 8 columns; any context",
     laws=("TB-12",),
 )
 def padded_attention_rows_still_cover_the_context(length: int, size: int, ranks: int) -> None:
-    """A padded attention row has at least the columns of the longest context, and less than 128 tokens more (TB-12, 2.5)."""
+    """A padded attention row has the least number of whole steps of columns that holds the longest context (TB-12, 2.5)."""
     assert length >= 0
     assert 0 <= size < 3
     assert 0 <= ranks < 3
-    block, n = pick((1, 16, 784), size), pick((1, 2, 4), ranks)
-    needed = geometry.attention_row_entries(length, block, True, n)
+    block, step, n = pick((1, 16, 784), size), pick((128, 8, 8), size), pick((1, 2, 4), ranks)
     width = geometry.attention_row_width(length, block, True, n)
-    assert needed <= width
-    assert width - needed < 128
+    assert width % step == 0
+    assert width * block * n >= length
+    assert (width - step) * block * n < length
 
 
 @claim(geometry.mamba_other_row_width, geometry.scratch_row_width, sizes="all", bounds="any number of spare columns")
@@ -169,12 +181,14 @@ def small_rows_hold_what_stands_in_them(spare: int) -> None:
 
 @claim(geometry.shared_row_width, sizes="grid", bounds="two widths out of 1, 2, 3, 4, 6, 8, 16 and 48")
 def a_shared_row_needs_one_width(one: int, other: int) -> None:
-    """Groups share a row exactly if all of them need the same width (2.5)."""
+    """Groups share a row exactly if all of them need the same width, and it has that width (2.5)."""
     assert 0 <= one < 8
     assert 0 <= other < 8
     widths = (pick(SIZES, one), pick(SIZES, other))
     no = refused(geometry.shared_row_width, widths)
+    shared = geometry.shared_row_width(widths[:1] * 3)
     assert no == (one != other)
+    assert shared == widths[0]
 
 
 @claim(geometry.owns, sizes="grid", bounds="blocks of 4 tokens, interleave 2; 1, 2 and 4 ranks; any position", laws=("DS-2",))
@@ -189,12 +203,12 @@ def a_sharded_position_has_one_owner_and_a_replicated_one_all(position: int, ran
     assert all(replicated)
 
 
-@claim(geometry.context_branches, sizes="grid", bounds="1, 2 and 4 ranks; any prefix", laws=("DS-10",), settles=("DS-10",))
+@claim(geometry.context_branches, sizes="grid", bounds="1 to 4 ranks; any prefix", laws=("DS-10",), settles=("DS-10",))
 def all_ranks_take_one_branch(prefix: int, ranks: int) -> None:
     """All ranks take the same branch on whether there is context, that of the global prefix (DS-10)."""
     assert prefix >= 0
-    assert 0 <= ranks < 3
-    n = pick((1, 2, 4), ranks)
+    assert 0 <= ranks < 4
+    n = pick((1, 2, 3, 4), ranks)
     branches = geometry.context_branches(prefix, n)
     assert len(branches) == n
     assert all(branch == (prefix > 0) for branch in branches)

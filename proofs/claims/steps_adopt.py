@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from kvproof.core import allocation
+from kvproof.core import allocation, prefixes
 from kvproof.core import config as configs
 from kvproof.core import world as worlds
 from kvproof.core.allocation import Wanted
 from kvproof.core.config import Group
 from kvproof.core.pool import NULL_BLOCK
-from kvproof.core.world import GroupState
+from kvproof.core.world import GroupState, Hit
 from kvproof.proofs.claim import claim
 from kvproof.proofs.claims import holders
 from kvproof.proofs.claims import pools_of_four as four
@@ -29,7 +29,10 @@ HYBRID = configs.configure(
 """H of 4: hits end inside the blocks of 8 tokens of full attention (group 0) and Mamba align (group 1)."""
 WINDOW, SCRATCH = 2, 3
 PAIR = configs.configure((Group("full_attention", 4), Group("sliding_window", 4, window=16)), num_blocks=4)
+MIXED = configs.configure((Group("full_attention", 4), Group("mamba_align", 8)), num_blocks=4)
+"""A hit of 4 tokens is a block of full attention and a state inside its block."""
 IDLE = worlds.new_world(PAIR)
+CHAIN = prefixes.extend(*prefixes.root(prefixes.Prefixes(), 0), range(16))[0]
 EMPTY = GroupState()
 
 
@@ -174,44 +177,52 @@ def adopt_nothing_in_a_scratch_group(draft: Draft, key: Key, block: int, whole: 
 @claim(
     allocation.admit,
     sizes="shape",
-    bounds="four blocks without keys; full attention and a window of 16 tokens, "
-    "blocks of 4 tokens, one block adopted and one external block in each",
+    bounds="four blocks without keys; full attention in blocks of 4 tokens and Mamba align in blocks of 8, a hit of 4 tokens, "
+    "one block in each, and 4 external tokens",
     laws=("PC-1", "PC-3", "PC-6", "TB-8"),
 )
 def admit_two_groups_in_two_phases(draft: Draft, first: int, second: int) -> None:
     """No block that one group adopts is handed out for the external tokens of another, although it may stand at the front of
-    the queue until it is touched; afterwards the tables of the request hold each of their blocks once (T16.5, PC-6).
+    the queue until it is touched: they are admitted exactly if a third block is free. Then the tables of the request hold each
+    of their blocks once (T16.5, PC-6).
     """
-    assert four.legal(draft, free=1) & four.within(1, first, 3) & four.within(1, second, 3)
-    assert (first != second) & four.within(2, draft.queue, 3)
+    assert four.legal(draft) & four.within(1, first, 3) & four.within(1, second, 3)
+    assert first != second
     old = four.pool_of(draft)
     one, two = holders.table_of(first), holders.table_of(second)
-    work = holders.work_on(PAIR, old)
+    work = holders.work_on(MIXED, old)
     states = [EMPTY, EMPTY]
-    wanted = hit(4, 4)
-    external = four.attempt(allocation.admit, work, states, (one, two), wanted)
+    left = tuple(block for block in old.free if block not in (*one, *two))
+    external = four.attempt(allocation.admit, work, states, (one, two), hit(4, 4))
     tables = tuple(state.table for state in states)
-    assert external is None or four.sound(work.pool)
-    assert external is None or holders.unshared(*tables)
+    assert (external is None) == (not left)
+    assert external is None or (external == (left[:1], ())) & (tables == ((*one, *left[:1]), two))
+    assert external is None or four.sound(work.pool) & holders.unshared(*tables)
     assert external is None or holders.accounted(work.pool, holders.others(old), *tables)
-    assert external is None or (len(tables[0]) == 2) & (len(tables[1]) == 2) & (tables[0][0] == one[0])
 
 
 @claim(
+    allocation.allocate,
     allocation.refused,
     sizes="shape",
-    bounds="four blocks with one key; one block of a hit in each of two groups",
+    bounds="four blocks with one key, two or three of them free; "
+    "a hit of one block in each of two groups, of which each needs one more for its chunk, "
+    "or three for the admission gate",
     laws=("PC-9",),
 )
-def refuse_and_change_nothing(draft: Draft, key: Key, first: int, second: int) -> None:
-    """A refused allocation leaves the pool and the request's tables as they are, although there was a hit (T16.4, PC-9)."""
-    assert four.legal(draft, key) & four.within(1, first, 3) & four.within(1, second, 3)
+def refuse_and_change_nothing(draft: Draft, key: Key, first: int, second: int, gate: bool) -> None:
+    """An allocation is refused if what it adopts out of the queue and what it takes are not free together. It then leaves the
+    pool, the request and the plan as they are, although there was a hit (T16.4, PC-9).
+    """
+    assert four.legal(draft, key, free=2) & four.within(1, first, 3) & four.within(1, second, 3)
+    assert first != second
     old = four.pool_of(draft, key)
-    request = evolve(holders.request_of(EMPTY, EMPTY), status=worlds.Status.WAITING)
-    work = holders.work_on(PAIR, old)
-    world = holders.world_of(IDLE, old, request)
     lists = (holders.table_of(first), holders.table_of(second))
-    after = allocation.refused(world, request, work, [EMPTY, EMPTY], lists)
-    assert after.pool == old
-    assert after.requests == (request,)
-    assert after.plan == world.plan
+    request = evolve(holders.request_of(EMPTY, EMPTY), tip=16, status=worlds.Status.WAITING)
+    world = evolve(holders.world_of(IDLE, old, request), prefixes=CHAIN, hit=Hit(0, 4, lists, 0, False))
+    wanted = Wanted(first=True, local=4, external=0, slots=8, main=8)
+    after, record = allocation.allocate(world, request, wanted, lists, full_sequence=gate)
+    need = (6 if gate else 2) + sum(block in old.free for (block,) in lists)
+    assert not record.admitted
+    assert (record.demand, record.free_before) == (need, len(old.free))
+    assert (after.pool == old) & (after.requests == (request,)) & (after.plan == world.plan)

@@ -160,15 +160,16 @@ def demand_of_a_hit_covers_its_growth(draft: Draft, block: int, whole: bool, mor
 # --- the worker's rows --------------------------------------------------------------------------------------------
 
 
-def rows_of(*rows: tuple[int, ...]) -> Worker:
-    """Return a worker with two rows in each group: row 0 has these entries, row 1 entry 7."""
-    return Worker((worlds.NONE,) * 2, tuple((row, (7,)) for row in rows), ((worlds.NONE,) * len(rows),) * 2, (1, 1))
+def rows_of(*rows: tuple[int, ...], at: int = 0) -> Worker:
+    """Return a worker with two rows in each group: one, row 0 if not said, has these entries, the other entry 7."""
+    both = tuple((row, (7,)) if at == 0 else ((7,), row) for row in rows)
+    return Worker((worlds.NONE,) * 2, both, ((worlds.NONE,) * len(rows),) * 2, (1, 1))
 
 
-def appended(world: World, rows: Worker, *blocks: tuple[int, ...]) -> Worker | None:
-    """Return the worker after an append to row 0: that of the refusal's world if it brings one, None if it brings none."""
+def appended(world: World, rows: Worker, *blocks: tuple[int, ...], at: int = 0) -> Worker | None:
+    """Return the worker after an append to a row: that of the refusal's world if it brings one, None if it brings none."""
     try:
-        return worker.append(world, rows, 0, blocks)
+        return worker.append(world, rows, at, blocks)
     except RowCapacityExceeded as error:
         return None if error.world is None else error.world.worker
 
@@ -176,20 +177,21 @@ def appended(world: World, rows: Worker, *blocks: tuple[int, ...]) -> Worker | N
 @claim(
     worker.append,
     sizes="shape",
-    bounds="two groups with rows of one entry and any capacities; one block for each",
+    bounds="two groups with rows of one entry and any capacities; one block for each, to either row",
     laws=("TB-11", "TB-13"),
 )
-def append_a_block_to_each_group(capacity: int, other: int, held: int, block: int, second: int) -> None:
-    """An append goes behind the entries of the row in every group, or is refused before anything is written if it passes
-    the end of the row in any (TB-11, TB-13).
+def append_a_block_to_each_group(capacity: int, other: int, held: int, block: int, second: int, lower: bool) -> None:
+    """An append goes behind the entries of the row in every group and leaves other rows alone, or is refused before anything
+    is written if it passes the end of the row in any (TB-11, TB-13).
     """
     assert (capacity >= 1) & (other >= 1) & (held >= 0) & (block >= 0) & (second >= 0)
     world = evolve(worlds.new_world(PAIR), config=evolve(PAIR, row_capacity=(capacity, other)))
-    old = rows_of((held,), (held,))
-    new = appended(world, old, (block,), (second,))
+    at = 1 if lower else 0
+    old = rows_of((held,), (held,), at=at)
+    new = appended(world, old, (block,), (second,), at=at)
     assert (new is None) == ((capacity < 2) | (other < 2))
-    assert new is None or new.rows == (((held, block), (7,)), ((held, second), (7,)))
-    assert old == rows_of((held,), (held,))
+    assert new is None or new.rows == rows_of((held, block), (held, second), at=at).rows
+    assert old == rows_of((held,), (held,), at=at)
     assert new is None or (new.owners == old.owners) & (new.columns == old.columns) & (new.accepted == old.accepted)
 
 
@@ -226,15 +228,16 @@ def append_expanded_blocks(capacity: int, other: int, held: int, block: int, sec
     assert new is None or new.rows == ((first, (7,)), ((2 * second, 2 * second + 1), (7,)))
 
 
-@claim(worker.clear_row, sizes="shape", bounds="two groups with rows of two entries", laws=("TB-13",))
-def clear_one_row_only(held: int, block: int, owner: int, kept: int) -> None:
+@claim(worker.clear_row, sizes="shape", bounds="two groups with rows of two entries, either row", laws=("TB-13",))
+def clear_one_row_only(held: int, block: int, owner: int, kept: int, lower: bool) -> None:
     """A row that gets a new owner is empty in every group, and of its last step one token counts as kept; the other row
     stays (3.6, T37.5).
     """
     assert (held >= 0) & (block >= 0) & (owner >= 0) & (kept >= 1)
-    old = evolve(rows_of((held, block), (block, held)), accepted=(kept, kept))
-    new = worker.clear_row(old, 0, owner)
-    assert new.rows == (((), (7,)), ((), (7,)))
-    assert new.owners == (owner, worlds.NONE)
-    assert new.accepted == (1, kept)
+    at = 1 if lower else 0
+    old = evolve(rows_of((held, block), (block, held), at=at), accepted=(kept, kept))
+    new = worker.clear_row(old, at, owner)
+    assert new.rows == rows_of((), (), at=at).rows
+    assert new.owners == ((worlds.NONE, owner) if lower else (owner, worlds.NONE))
+    assert new.accepted == ((kept, 1) if lower else (1, kept))
     assert new.columns == old.columns

@@ -17,18 +17,18 @@ from kvproof.proofs.claims.pools_of_four import Draft, Key
 @claim(
     handoffs.offer,
     sizes="shape",
-    bounds="four device and four host blocks, one key each, one store under way",
+    bounds="four device and four host blocks, one key each, the host's on its first block or another; one store under way",
     laws=("HO-4", "HO-6", "IP-1", "IP-4", "PC-3", "CP-1", "CP-2", "CP-3", "CP-7"),
     deep=True,
 )
-def offer_a_handoff(draft: Draft, key: Key, queue: int, node: int, group: int, number: int, running: int) -> None:
+def offer_a_handoff(draft: Draft, key: Key, queue: int, node: int, group: int, keyed: int, number: int, running: int) -> None:
     """A handoff is stored if T25 says so and the host has room. Its device block is pinned, the host block at the front
     is taken without a key, and one entry joins each of the parallel lists; otherwise nothing changes (T24, HO-4, IP-1,
     CP-2, CP-7).
     """
     assert four.legal(draft, key, free=2) & four.within(0, number, 3) & four.within(1, running, 3)
-    assert four.within(0, queue, 3) & (node >= 0) & (group >= 0)
-    old, host = four.pool_of(draft, key), four.pool_of(tiers.draft_of(queue), (node, group, 0, 2))
+    assert four.within(0, queue, 3) & (node >= 0) & (group >= 0) & four.within(1, keyed, 2)
+    old, host = four.pool_of(draft, key), four.pool_of(tiers.draft_of(queue), (node, group, 0, keyed))
     (block,) = holders.table_of(number)
     busy = four.block_of(running)
     choice = tiers.choice_of(old, host, busy)

@@ -82,20 +82,22 @@ def end_a_store_of_two_blocks(draft: Draft, key: Key, other: Key, first: int, se
     laws=("CP-9", "CP-2", "PC-3", "LV-2"),
 )
 def complete_a_store_with_the_last_report(draft: Draft, key: Key, source: int, had: int, more: int, event: int) -> None:
-    """A store ends with the last worker's report: before it no key appears on the host and no reference goes, and a
-    report of an event that nobody knows changes nothing (T28, CP-2, CP-9).
+    """A store ends with the last worker's report: before it no key appears on the host and no reference goes, with it the
+    blocks of the store alone are in flight no more. A report of an event that nobody knows changes nothing (T28, CP-2, CP-9).
     """
     assert four.legal(draft, key) & four.within(1, source, 3) & holders.held(draft, source)
     assert (had >= 0) & (more >= 1) & (had + more <= 2) & four.within(0, event, 1)
     old, host = four.pool_of(draft, key), four.pool_of(tiers.draft_of(2))
     (block,) = holders.table_of(source)
     store = evolve(COPIED, device=(block,), host=(3,), acks=had)
-    tier = evolve(tiers.host_of(host), stores=(store,), in_flight=(block,))
+    busy = 2 if block == 1 else 1
+    tier = evolve(tiers.host_of(host), stores=(store,), in_flight=tuple(sorted((block, busy))))
     world = evolve(holders.world_of(tiers.HYBRID_WORLD, old), host=tier)
     after, record = completion.complete(world, tier, event, more)
     last = (event == 0) & (had + more == 2)
     assert record.done == last
     assert record.pending_work == (not last)
+    assert tiers.of(after).in_flight == ((busy,) if last else tier.in_flight)
     assert holders.accounted(after.pool, holders.others(old, (block,)), () if last else (block,))
     assert holders.accounted(tiers.of(after).pool, holders.others(host, (3,)), () if last else (3,))
     assert four.sound(after.pool) & four.sound(tiers.of(after).pool)

@@ -22,7 +22,7 @@ from kvproof.core import pool as pools
 from kvproof.core.pool import NO_KEY, NULL_BLOCK
 from kvproof.proofs.claim import About
 from kvproof.proofs.lemma import Formulas, Lemma, Statement
-from kvproof.proofs.lemmas.terms import Term, every, implies, integers, never, some, when
+from kvproof.proofs.lemmas.terms import Term, every, implies, integers, most, never, some, when
 
 Cells = Callable[..., Term]
 """An array: what stands at an index."""
@@ -313,9 +313,22 @@ def _taken(old: AnyPool, new: AnyPool) -> Term:
 
 def _carried(old: AnyPool, new: AnyPool) -> Term:
     first = old.node(block) == NO_KEY
-    stays = every(old.node(block) == new.node(block), old.tokens(block) == new.tokens(block))
+    primary = every(old.node(block) == new.node(block), old.group(block) == new.group(block))
+    stays = every(primary, old.tokens(block) == new.tokens(block))
     grown = new.next_seq == old.next_seq + when(holds(old, *KEY, block), 0, 1)
-    return every(holds(new, *KEY, block), when(first, _standing(new), stays), grown, old.ref(block) == new.ref(block))
+    return every(
+        holds(new, *KEY, block),
+        when(first, _standing(new), stays),
+        grown,
+        _others_stay(old, new),
+        old.ref(block) == new.ref(block),
+    )
+
+
+def _others_stay(old: AnyPool, new: AnyPool) -> Term:
+    other = never(every(n == node, g == group))
+    same = every(old.entries(n, g, block) == new.entries(n, g, block), old.seq(n, g, block) == new.seq(n, g, block))
+    return implies(every(other, old.entries(n, g, block) == 1), same)
 
 
 def _alone(old: AnyPool, new: AnyPool) -> Term:
@@ -325,7 +338,9 @@ def _alone(old: AnyPool, new: AnyPool) -> Term:
 
 def _partial(old: AnyPool, new: AnyPool) -> Term:
     smaller = every(never(holds(old, *KEY, block)), old.tokens(block) < tokens)
-    return every(holds(new, *KEY, block), implies(smaller, _alone(old, new)), new.tokens(block) >= old.tokens(block))
+    primary = every(old.node(block) == new.node(block), old.group(block) == new.group(block))
+    stays = every(primary, old.tokens(block) == new.tokens(block), _others_stay(old, new))
+    return every(holds(new, *KEY, block), when(smaller, _alone(old, new), stays))
 
 
 # --- lemmas -------------------------------------------------------------------------------------------------------
@@ -357,6 +372,15 @@ def _lemma(
         {formula: FORMULAS[formula]},
         {name: {formula: wrong} for name, wrong in faulty.items()},
     )
+
+
+def _with_primary_alone(pool: AnyPool, block: Term) -> AnyPool:
+    """Return a pool in which a block has lost every key but its primary."""
+
+    def primary(n: Term, g: Term) -> Term:
+        return every(n == pool.node(block), g == pool.group(block))
+
+    return evolve(pool, entries=lambda n, g, x: when(every(x == block, never(primary(n, g))), 0, pool.entries(n, g, x)))
 
 
 def _kept(pool: AnyPool, node: Term, group: Term, block: Term, tokens: Term) -> AnyPool:
@@ -433,7 +457,7 @@ LEMMAS: tuple[Lemma, ...] = (
     _lemma(
         "insert",
         "Registering a key keeps the pool sound: a block has a key once at most, a primary that it had stays, else the key is "
-        "its primary, and no insertion has the number of another (T6, 3.2).",
+        "its primary, its other keys stay, and no insertion has the number of another (T6, 3.2).",
         _carried,
         arguments=(node, group, block, tokens),
         premise=REGISTERED,
@@ -448,6 +472,9 @@ LEMMAS: tuple[Lemma, ...] = (
             ),
             "every insertion has one number": lambda pool, node, group, block, tokens: evolve(
                 insert(pool, node, group, block, tokens), next_seq=pool.next_seq
+            ),
+            "other secondary keys go": lambda pool, node, group, block, tokens: insert(
+                _with_primary_alone(pool, block), node, group, block, tokens
             ),
             "a secondary key alone": lambda pool, node, group, block, tokens: evolve(
                 insert(pool, node, group, block, tokens), node=pool.node, group=pool.group, tokens=pool.tokens
@@ -472,7 +499,7 @@ LEMMAS: tuple[Lemma, ...] = (
     _lemma(
         "insert_partial",
         "Registering a boundary inside a block keeps the pool sound: a primary for fewer tokens goes with all other keys, one "
-        "for as many or more stays, and the block carries the key (T8, HB-3).",
+        "for as many or more stays with all of them, and the block carries the key (T8, HB-3).",
         _partial,
         arguments=(node, group, block, tokens),
         premise=REGISTERED,
@@ -480,6 +507,14 @@ LEMMAS: tuple[Lemma, ...] = (
         faulty={
             "smaller keys stay": _kept,
             "larger keys go": promote,
+            "larger keys go and their tokens stay": lambda pool, node, group, block, tokens: chosen(
+                holds(pool, node, group, block), pool, promote(pool, node, group, block, most(tokens, pool.tokens(block)))
+            ),
+            "keys for as many tokens go": lambda pool, node, group, block, tokens: chosen(
+                every(never(holds(pool, node, group, block)), pool.tokens(block) <= tokens),
+                promote(pool, node, group, block, tokens),
+                insert(pool, node, group, block, tokens),
+            ),
         },
     ),
     _lemma(

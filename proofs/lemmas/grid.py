@@ -292,7 +292,11 @@ def _checkpoints(f: Formulas, b: int, d: int, i: int) -> tuple[Statement, ...]:
     fine, later = f["checkpoint_boundary"](n, i), f["checkpoint_boundary"](n + m, unit)
     return (
         Statement((n >= 1,), every(kept % unit == 0, kept >= 0, kept < n, n - kept <= unit), "strictly below"),
-        Statement((n >= 1,), every(down % unit == 0, down >= 0, down <= kept, some(down == 0, n - down >= unit)), "with EAGLE"),
+        Statement(
+            (n >= 1,),
+            every(down % unit == 0, down >= 0, down <= kept, n - down < 2 * unit, some(down == 0, n - down >= unit)),
+            "with EAGLE",
+        ),
         Statement((n >= 1, m >= 0), every(kept <= later, later - kept <= m + unit), "of more tokens"),
         Statement((n >= 1,), every(kept <= fine, f["checkpoint_boundary"](fine + 1, unit) == kept), "of a finer unit"),
     )
@@ -303,22 +307,31 @@ def _cacheable(f: Formulas, b: int, d: int, i: int) -> tuple[Statement, ...]:
     for fine in (True, False):
         plain, eagle = f["cacheable_tokens"](n, fine, b * d), f["cacheable_tokens_eagle"](n, fine, b * d, b)
         later = f["cacheable_tokens_eagle"](n + m, fine, b * d, b)
-        claim = every(
-            plain <= eagle, eagle <= n, eagle <= plain + b, eagle <= later, plain == n if fine else plain % (b * d) == 0
-        )
+        more = plain if fine else when(plain == 0, 0, least(plain + b, n))
+        whole = plain == n if fine else every(plain % (b * d) == 0, plain <= n, n < plain + b * d)
+        claim = every(whole, eagle == more, eagle <= later)
         found.append(Statement((n >= 0, m >= 0), claim, "fine-grained" if fine else "whole blocks"))
     return tuple(found)
 
 
 def _skipped(f: Formulas, b: int, d: int, i: int) -> tuple[Statement, ...]:
+    chunk = b * d
     found = {
-        "a window": (f["skipped_tokens_window"](n, length), f["skipped_tokens_window"](n + 1, length)),
-        "a chunk": (f["skipped_tokens_chunked"](n, b * d), f["skipped_tokens_chunked"](n + 1, b * d)),
-        "a state": (f["skipped_tokens_mamba"](n), f["skipped_tokens_mamba"](n + 1)),
+        "a window": (f["skipped_tokens_window"](n, length), f["skipped_tokens_window"](n + 1, length), p <= n - length),
+        "a chunk": (
+            f["skipped_tokens_chunked"](n, chunk),
+            f["skipped_tokens_chunked"](n + 1, chunk),
+            div(p, chunk) < div(n, chunk),
+        ),
+        "a state": (f["skipped_tokens_mamba"](n), f["skipped_tokens_mamba"](n + 1), p < n - 1),
     }
     return tuple(
-        Statement((n >= 0, length >= 1), every(now >= 0, now <= most(n, 0), now <= then, then <= n + 1), what)
-        for what, (now, then) in found.items()
+        Statement(
+            (n >= 0, length >= 1, p >= 0),
+            every(now >= 0, now <= n, now <= then, then <= n + 1, (p < now) == unread),
+            what,
+        )
+        for what, (now, then, unread) in found.items()
     )
 
 
@@ -481,11 +494,19 @@ LEMMAS: tuple[Lemma, ...] = (
         "checkpoints_are_the_last_boundaries",
         _checkpoints,
         (geometry.checkpoint_boundary,),
-        "A checkpoint is the last boundary strictly below the tokens, with EAGLE at least a unit below them or none; it never "
-        "falls with more tokens, and that of a coarse unit is found from that of a finer one (2.8).",
+        "A checkpoint is the last boundary strictly below the tokens, with EAGLE the last one at least a unit below them, or "
+        "none; it never falls with more tokens, and that of a coarse unit is found from that of a finer one (2.8).",
         laws=("LV-10",),
         faulty={
             "not strictly below": {"checkpoint_boundary": lambda n, unit, eagle=False: div(n, unit) * unit},
+            "EAGLE gives up everything": {
+                "checkpoint_boundary": lambda n, unit, eagle=False: 0 if eagle else div(n - 1, unit) * unit
+            },
+            "EAGLE gives up three units": {
+                "checkpoint_boundary": lambda n, unit, eagle=False: (
+                    most(div(n, unit) * unit - 3 * unit, 0) if eagle else div(n - 1, unit) * unit
+                )
+            },
             "EAGLE gives up nothing": {"checkpoint_boundary": lambda n, unit, eagle=False: div(n - 1, unit) * unit},
         },
     ),
@@ -493,11 +514,13 @@ LEMMAS: tuple[Lemma, ...] = (
         "cacheable_prefixes_grow",
         _cacheable,
         (geometry.cacheable_tokens, geometry.cacheable_tokens_eagle),
-        "A cacheable prefix is whole scheduler blocks (every token with fine-grained hits), with EAGLE at most one block more "
-        "and never past the tokens, and more tokens never make it shorter (2.8, HB-14).",
+        "A cacheable prefix is all whole scheduler blocks (every token with fine-grained hits), with EAGLE one block more as "
+        "far as there are tokens, unless there is none, and more tokens never make it shorter (2.8, HB-14).",
         laws=("HB-14",),
         faulty={
             "rounded up": {"cacheable_tokens": lambda t, fine, s: t if fine else up(t, s) * s},
+            "nothing": {"cacheable_tokens": lambda t, fine, s: t if fine else 0},
+            "EAGLE caches no block more": {"cacheable_tokens_eagle": lambda t, fine, s, e: cacheable_tokens(t, fine, s)},
             "past the tokens": {"cacheable_tokens_eagle": lambda t, fine, s, e: t if fine else div(t, s) * s + e},
         },
     ),
@@ -505,11 +528,15 @@ LEMMAS: tuple[Lemma, ...] = (
         "skipped_tokens_never_fall",
         _skipped,
         (geometry.skipped_tokens_window, geometry.skipped_tokens_chunked, geometry.skipped_tokens_mamba),
-        "What a window, a chunk of local attention and a recurrent state leave behind lies in the computed tokens, and no "
-        "further token brings any of it back (2.8).",
+        "The next position reads its window, its chunk of local attention, or the state at the last token before it; every "
+        "position before that is left behind and no other, and no further token brings any of them back (2.8, TB-5).",
         laws=("TB-5",),
         faulty={
             "a window that skips to its end": {"skipped_tokens_window": lambda c, window, extra=0: c - window + 1},
+            "a window that skips everything": {"skipped_tokens_window": lambda c, window, extra=0: c},
+            "a window that skips nothing": {"skipped_tokens_window": lambda c, window, extra=0: 0},
+            "a chunk that skips everything": {"skipped_tokens_chunked": lambda c, chunk: c},
+            "a state that is not kept": {"skipped_tokens_mamba": lambda c: c},
             "the rest of a chunk": {"skipped_tokens_chunked": lambda c, chunk: c % chunk},
             "the last token too": {"skipped_tokens_mamba": lambda c: c + 1},
         },

@@ -5,6 +5,8 @@ from __future__ import annotations
 from kvproof.core import geometry
 from kvproof.proofs.planting import catalogued, planted
 
+_gate = geometry.fine_grained_gate
+
 PLANTED = (
     planted(
         "floor for ceil",
@@ -52,6 +54,23 @@ PLANTED = (
         mamba_gate_condition=lambda n, b, h: n == 1 and b > h,
     ),
     catalogued("M-GATE-1", "gate_needs_each_condition"),
+    planted(
+        "the gate asks every Mamba-align group to be coarse",
+        "gate_needs_each_condition",
+        at=geometry,
+        fine_grained_gate=lambda *, mamba_align_block_sizes, **of: (
+            bool(mamba_align_block_sizes)
+            and all(_gate(mamba_align_block_sizes=(size,), **of) for size in mamba_align_block_sizes)
+        ),
+    ),
+    planted(
+        "the gate asks one other coarse size to be the hash block",
+        "gate_needs_each_condition",
+        at=geometry,
+        fine_grained_gate=lambda *, other_coarse_sizes, **of: any(
+            _gate(other_coarse_sizes=(size,), **of) for size in other_coarse_sizes
+        ),
+    ),
     catalogued("M-GATE-2", "gate_condition_is_strict_on_one_rank_only", "gate_needs_each_condition"),
     planted(
         "owners counted without the ranks",

@@ -24,6 +24,12 @@ PLANTED = (
         requeue=lambda free, unkeyed, keyed: keyed + free + unkeyed,
     ),
     planted(
+        "keyed blocks in the wrong order",
+        "release_two_keyed_blocks",
+        at=pools,
+        requeue=lambda free, unkeyed, keyed: unkeyed + free + keyed[::-1],
+    ),
+    planted(
         "a block given twice is released once",
         "release_a_block_twice",
         at=pools,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from kvproof.core import pool as pools
 from kvproof.proofs.planting import planted
 
+_insert, _insert_partial, _without = pools.insert, pools.insert_partial, pools.remove_all
+
 PLANTED = (
     planted("a key is inserted again", "insert_into_a_pool_with_one_key", at=pools, holds=lambda *of: False),
     planted(
@@ -25,6 +27,26 @@ PLANTED = (
         "insert_a_partial_boundary",
         at=pools,
         clear_for_promotion=lambda pool, block: pool,
+    ),
+    planted(
+        "a partial boundary replaces one for as many tokens",
+        "insert_a_partial_boundary",
+        at=pools,
+        insert_partial=lambda pool, node, group, block, tokens: (
+            _insert_partial(_without(pool, block), node, group, block, tokens)
+            if pool.key_tokens[block] == tokens and not pools.holds(pool, node, group, block)
+            else _insert_partial(pool, node, group, block, tokens)
+        ),
+    ),
+    planted(
+        "a partial boundary takes the place of a larger one",
+        "insert_a_partial_boundary",
+        at=pools,
+        insert_partial=lambda pool, node, group, block, tokens: (
+            pool
+            if pools.holds(pool, node, group, block)
+            else _insert(_without(pool, block), node, group, block, max(tokens, pool.key_tokens[block]))
+        ),
     ),
     planted("keys that do not go", "evict_a_block", at=pools, remove_all=lambda pool, block: pool),
     planted(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import lcm, prod
 
 from kvproof.core import geometry
 from kvproof.proofs.planting import planted
+
+_branches = geometry.context_branches
+_row_width, _shared_width, _hash_block = geometry.attention_row_width, geometry.shared_row_width, geometry.hash_block_size
 
 
 def _no_check(*of: object, **named: object) -> None:
@@ -16,6 +19,12 @@ def _no_check(*of: object, **named: object) -> None:
 PLANTED = (
     planted(
         "scheduler block as a product", "scheduler_block_is_the_least_common_multiple", at=geometry, scheduler_block_size=prod
+    ),
+    planted(
+        "scheduler block of the first two groups",
+        "scheduler_block_is_the_least_common_multiple",
+        at=geometry,
+        scheduler_block_size=lambda sizes: lcm(*sizes[:2]),
     ),
     planted(
         "hash block as the smallest block",
@@ -34,6 +43,12 @@ PLANTED = (
         "nothing_is_hashed_without_caching_and_connectors",
         at=geometry,
         hash_block_size=lambda *, sizes, **of: geometry.default_hash_block_size(sizes),
+    ),
+    planted(
+        "a connector hashes nothing",
+        "nothing_is_hashed_without_caching_and_connectors",
+        at=geometry,
+        hash_block_size=lambda *, connected, **of: _hash_block(connected=False, **of),
     ),
     planted("sizes are not checked", "sizes_are_accepted_iff_they_divide", at=geometry, check_sizes=_no_check),
     planted(
@@ -68,12 +83,30 @@ PLANTED = (
         align_row_width=lambda width, size, alignment: width // 8 * 8,
     ),
     planted(
+        "rows that are not padded",
+        "padded_attention_rows_still_cover_the_context",
+        at=geometry,
+        align_row_width=lambda width, size, alignment: width,
+    ),
+    planted(
+        "rows of large blocks padded by a step too many",
+        "padded_attention_rows_still_cover_the_context",
+        at=geometry,
+        attention_row_width=lambda length, size, sharded, n: _row_width(length, size, sharded, n) + (8 if size > 100 else 0),
+    ),
+    planted(
         "no column for the running state",
         "small_rows_hold_what_stands_in_them",
         at=geometry,
         mamba_other_row_width=lambda spare: spare,
     ),
     planted("the widest row is shared", "a_shared_row_needs_one_width", at=geometry, shared_row_width=max),
+    planted(
+        "a shared row with a column too many",
+        "a_shared_row_needs_one_width",
+        at=geometry,
+        shared_row_width=lambda widths: _shared_width(widths) + 1,
+    ),
     planted(
         "the first rank owns everything",
         "a_sharded_position_has_one_owner_and_a_replicated_one_all",
@@ -85,6 +118,12 @@ PLANTED = (
         "all_ranks_take_one_branch",
         at=geometry,
         context_branches=lambda prefix, n: tuple(geometry.local_length(prefix, rank, n, 1) > 0 for rank in range(n)),
+    ),
+    planted(
+        "three ranks never have context",
+        "all_ranks_take_one_branch",
+        at=geometry,
+        context_branches=lambda prefix, n: (False,) * n if n == 3 else _branches(prefix, n),
     ),
     planted(
         "full attention forgets what it has computed",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from kvproof.core import allocation, geometry
 from kvproof.core import pool as pools
 from kvproof.core.allocation import Wanted
 from kvproof.core.work import Work
-from kvproof.core.world import GroupState
+from kvproof.core.world import GroupState, World
 from kvproof.proofs.planting import catalogued, planted
 
-_adopt = allocation.adopt
+_adopt, _take_external, _demand = allocation.adopt, allocation.take_external, allocation.total_demand
 
 
 def _everybody_adopts(work: Work, group: int, state: GroupState, blocks: tuple[int, ...], wanted: Wanted) -> GroupState:
@@ -17,6 +19,14 @@ def _everybody_adopts(work: Work, group: int, state: GroupState, blocks: tuple[i
     if not work.config.groups[group].prefix_cacheable:
         work.pool = pools.touch(work.pool, blocks)
     return _adopt(work, group, state, blocks, wanted)
+
+
+def _adopting_demand(world: World, work: Work, states: allocation.States, lists: allocation.Lists, wanted: Wanted) -> int:
+    """Adopt the hit of each group once the demand is known, before it is compared."""
+    need = _demand(world, work, states, lists, wanted)
+    for group, state in enumerate(states):
+        states[group] = _adopt(work, group, state, lists[group], wanted)
+    return need
 
 
 ONE = ("adopt_one_block_of_full_attention", "adopt_a_recurrent_state")
@@ -34,5 +44,20 @@ PLANTED = (
     ),
     planted("scratch blocks are touched", "adopt_nothing_in_a_scratch_group", at=allocation, adopt=_everybody_adopts),
     catalogued("M-2PH-1", "admit_two_groups_in_two_phases"),
+    planted(
+        "external tokens want four blocks too many",
+        "admit_two_groups_in_two_phases",
+        at=allocation,
+        take_external=lambda work, group, state, wanted: _take_external(
+            work, group, state, evolve(wanted, external=wanted.external + 4 * work.config.sizes[group])
+        ),
+    ),
     catalogued("M-ATOM-1", "refuse_and_change_nothing"),
+    catalogued("M-PUB-29", "refuse_and_change_nothing"),
+    planted(
+        "the hit is adopted before the demand is compared, in tables and pool",
+        "refuse_and_change_nothing",
+        at=allocation,
+        total_demand=_adopting_demand,
+    ),
 )

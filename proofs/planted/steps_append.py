@@ -46,6 +46,18 @@ PLANTED = (
     planted("the guard looks at one group after the other", "append_a_block_to_each_group", at=worker, append=_staged),
     planted("the guard forgets what the row has", "append_a_block_to_each_group", at=worker, check_capacity=_one_short),
     planted(
+        "an append to a lower row repeats the rows before it",
+        "append_a_block_to_each_group",
+        at=worker,
+        write_row=lambda rows, row, ids: (*rows[:row], rows[row] + ids, *rows[1:]),
+    ),
+    planted(
+        "the first row is cleared, whichever it is",
+        "clear_one_row_only",
+        at=worker,
+        clear_row=lambda rows, row, owner, clear=worker.clear_row: clear(rows, 0, owner),
+    ),
+    planted(
         "the number of kept tokens stays with the row",
         "clear_one_row_only",
         at=worker,

@@ -5,7 +5,18 @@ from __future__ import annotations
 from attrs import evolve
 
 from kvproof.core.offload import completion
+from kvproof.core.offload.state import Host, Store
+from kvproof.core.world import World
 from kvproof.proofs.planting import catalogued, planted
+
+_end = completion.end
+
+
+def _all_ended(world: World, host: Host, store: Store) -> tuple[World, Host]:
+    """End a store, and forget what others have in flight."""
+    world, host = _end(world, host, store)
+    return world, evolve(host, in_flight=())
+
 
 PLANTED = (
     planted(
@@ -16,6 +27,12 @@ PLANTED = (
         register=lambda pool, block, keys: pool,
     ),
     catalogued("M-LEAK-3", "end_a_store_of_one_block"),
+    planted(
+        "the end of a store ends all that are in flight",
+        "complete_a_store_with_the_last_report",
+        at=completion,
+        end=_all_ended,
+    ),
     planted(
         "the host gets the primary key only",
         "end_a_store_of_two_blocks",

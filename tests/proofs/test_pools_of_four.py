@@ -156,3 +156,26 @@ def test_a_spoiled_pool_is_not_sound(spoiled):
     pool = pools.insert(pools.new_pool(4), 0, 0, 1, 1)
     assert four.sound(pool)
     assert not four.sound(evolve(pool, **SPOILED[spoiled]))
+
+
+def test_a_key_is_lost_with_its_last_block_and_left_before():
+    first, second, other = (5, 0, 0, 1), (5, 0, 1, 2), (6, 0, 2, 1)
+    assert four.goings((second,), first) == ((pools.LEFT, 5, 0),)  # block 2 still has it
+    assert four.goings((other,), first) == ((pools.LOST, 5, 0),)
+    assert four.goings((), first, second) == ((pools.LEFT, 5, 0), (pools.LOST, 5, 0))
+    assert four.goings((), first, other) == ((pools.LOST, 5, 0), (pools.LOST, 6, 0))
+
+
+def test_of_two_keys_of_a_block_the_primary_comes_first():
+    late, early, elsewhere = (5, 0, 3, 1), (6, 0, 1, 1), (7, 0, 0, 2)
+    assert four.primary_first((late, early, elsewhere), 1) == (early, late)
+    assert four.primary_first((early, late), 1) == (early, late)
+    assert four.primary_first((late, elsewhere), 2) == (elsewhere,)
+
+
+def test_blocks_2_and_3_are_in_use_with_a_key_each():
+    made = [
+        four.pool_of(draft, *keys) for draft, keys in drafts([(1, 1, 1)]) if len(keys) == 2 and four.both_keyed(draft, *keys)
+    ]
+    assert {pool.free for pool in made} == {(), (1,)}
+    assert all([len(four.entries_of(pool.entries, block)) for block in four.BLOCKS] == [0, 1, 1] for pool in made)
