@@ -115,18 +115,19 @@ def everything() -> tuple[Claim | Lemma, ...]:
             for name in one.refutes:
                 if name not in names:
                     raise ClaimError(f"proofs/planted/{file}.py", f"{one.name!r} refutes {name!r}, but there is no such claim")
+    ids = frozenset(law.id for law in laws.ALL)
     seen: set[str] = set()
     for known in found:
         if known.name in seen:
             raise ClaimError(known.name, "two claims have this name")
         seen.add(known.name)
-        _check(known)
+        _check(known, ids)
     return found
 
 
-def _check(known: Claim | Lemma) -> None:
+def _check(known: Claim | Lemma, ids: frozenset[str]) -> None:
     """Refuse a claim or a lemma that nothing could refute. Raises ClaimError."""
-    unknown = [law for law in known.about.laws if law not in {one.id for one in laws.ALL}]
+    unknown = [law for law in known.about.laws if law not in ids]
     if unknown:
         raise ClaimError(known.name, f"there is no law {unknown[0]!r}")
     if not faults_of(known) and not (isinstance(known, Claim) and known.setting):

@@ -132,7 +132,9 @@ def _refused(path: Path | str, target: Path, error: OSError) -> OutputError:
     missing = isinstance(error, FileNotFoundError)
     if missing and not target.parent.is_dir():
         return OutputError(path, f"the folder {target.parent} does not exist", "create it first")
-    return OutputError(path, "nothing can be created there" if missing else _reason(error), "choose a place where you may write")
+    return OutputError(
+        path, "nothing can be created there" if missing else _reason(error), "choose a place where you may write"
+    )
 
 
 def _reason(error: OSError) -> str:
