@@ -13,7 +13,13 @@ from kvproof.spec.exits import ExitCode
 @click.command("prove", short_help="Prove claims about the model with CrossHair and Z3.")
 @click.option("--quick", is_flag=True, help="Leave out what takes long.")
 @click.option("--claim", "claims", multiple=True, metavar="NAME", help="Only this claim; may be repeated; `list` lists them.")
-@click.option("--fault", "planted", multiple=True, metavar="ID", help="Plant this fault: exit 2 if a claim is refuted, else 3.")
+@click.option(
+    "--fault",
+    "planted",
+    multiple=True,
+    metavar="ID",
+    help="Plant this fault: exit 2 if a claim is refuted, else 3; `list` lists twins.",
+)
 @click.option("--update", is_flag=True, help="Write what was found into the table of expected verdicts.")
 @click.option(
     "--write", type=click.Path(path_type=Path), metavar="FILE", help="Write the page of verified properties (from the table)."
@@ -48,7 +54,8 @@ def command(
 
     Exit 0: everything is as the table says. Exit 2: a claim is refuted, with values that show it. Exit 3: something else is not
     as the table says. Each claim has a vacuity twin (a false claim under the same preconditions) and faulty twins (the same
-    claim on a model that is wrong in one place); all of them must be refuted. docs/prove.md explains the claims.
+    claim on a model that is wrong in one place); all of them must be refuted. Each lemma has a tie, which compares its formulas
+    with the functions that they stand for. docs/prove.md explains the claims.
     """
     from kvproof.proofs import running  # only here: `kvproof --help` needs neither CrossHair nor Z3
 

@@ -26,6 +26,10 @@ from kvproof.proofs.verdicts import Said, Verdict
 CLAIMS = Path(__file__).parent / "claims"
 
 
+ASSERTING = "CrossHair takes a function that begins with an assert for a contract and cannot go on: raise a typed error there"
+"""What its search for options ends in; that says nothing of the claim."""
+
+
 def names(file: str) -> tuple[str, ...]:
     """Return the claims of a file of claims, in their order."""
     return tuple(node.name for node in twins.contracts_of(ast.parse(source(file))))
@@ -82,6 +86,8 @@ def read(messages: list[AnalysisMessage]) -> tuple[Verdict, str]:
     """Return the verdict and the words of CrossHair's messages about one claim; silence is never read as confirmed."""
     fine = (MessageType.CONFIRMED, MessageType.CANNOT_CONFIRM, MessageType.PRE_UNSAT)
     bad = [message for message in messages if message.state not in fine]
+    if bad and "MultiplexedPath" in bad[0].message:
+        return Verdict.UNDETERMINED, f"{ASSERTING} ({' '.join(bad[0].message.split())})"
     if bad:
         failed = bad[0].message.startswith("AssertionError")
         return (Verdict.REFUTED if failed else Verdict.RAISED), " ".join(bad[0].message.split())

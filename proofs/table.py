@@ -55,7 +55,7 @@ def unexpected(answers: Sequence[Answer], rows: Mapping[str, Row]) -> list[Answe
 
 
 def differences(answers: Sequence[Answer], rows: Mapping[str, Row], chosen: Collection[str] = ()) -> list[str]:
-    """Return what is not as expected: verdicts; claims and faulty twins that are new to the table, or gone.
+    """Return what is not as expected: verdicts; claims and faulty twins that are new to the table, or gone; missing reasons.
 
     If only ``chosen`` claims are asked, nothing is said of others.
     """
@@ -72,6 +72,8 @@ def differences(answers: Sequence[Answer], rows: Mapping[str, Row], chosen: Coll
             found.append(
                 f"{name}: faulty twins {', '.join(faulty) or 'none'}, expected {', '.join(rows[name].faulty) or 'none'}"
             )
+        elif rows[name].why == NOT_SAID:
+            found.append(f"{name}: {rows[name].verdict.value}, and the table does not say why: write it into {FILE.name}")
     return found + [
         f"{name}: in the table of expected verdicts, but there is no such claim (kvproof prove --update takes it out)"
         for name in rows
@@ -80,31 +82,69 @@ def differences(answers: Sequence[Answer], rows: Mapping[str, Row], chosen: Coll
 
 
 def expected_of(unit: Unit, rows: Mapping[str, Row]) -> Verdict:
-    """Return what a question must come to: twins of both kinds must be refuted, a claim that is new must be confirmed."""
+    """Return what a question must come to.
+
+    Twins of both kinds must be refuted; a tie must be confirmed, and a claim that is new.
+    """
+    if unit.kind == "tie":
+        return Verdict.CONFIRMED
     if unit.kind != "claim":
         return Verdict.REFUTED
     row = rows.get(unit.claim)
     return Verdict.CONFIRMED if row is None else row.verdict
 
 
-def updated(answers: Sequence[Answer], rows: Mapping[str, Row]) -> dict[str, Row]:
-    """Return the table with what was found; reasons stay, and what was not asked keeps its verdict.
+def unasked(units: Sequence[Unit], rows: Mapping[str, Row]) -> list[str]:
+    """Return the claims that are neither in the table nor asked: an update would not know what they come to."""
+    asked = {unit.claim for unit in units if unit.kind == "claim"}
+    return [one.name for one in catalogue.everything() if one.name not in rows and one.name not in asked]
 
-    Raises UserError for a claim that was never asked, and for one that is not confirmed and has no reason.
+
+def hindering(answers: Sequence[Answer], rows: Mapping[str, Row]) -> list[Answer]:
+    """Return the answers that have no place in the table: false claims, and twins and ties that are not as expected."""
+    return [
+        answer
+        for answer in answers
+        if (answer.unit.kind == "claim" and answer.said.verdict in (Verdict.REFUTED, Verdict.RAISED))
+        or (answer.unit.kind != "claim" and answer.said.verdict is not expected_of(answer.unit, rows))
+    ]
+
+
+def updated(answers: Sequence[Answer], rows: Mapping[str, Row]) -> dict[str, Row]:
+    """Return the table with what was found; reasons stay, and what was not asked keeps its row.
+
+    Raises UserError for a claim that was never asked, for one that is false, and for a twin or a tie that is not as expected.
     """
+    for answer in hindering(answers, rows):
+        raise UserError(
+            f"{answer.unit.name}: {answer.said.verdict.value}: a claim that is false has no place in the table, nor has one "
+            "with a twin or a tie that is not as expected; mend it or the model"
+        )
     found = {answer.unit.claim: answer.said.verdict for answer in answers if answer.unit.kind == "claim"}
     new: dict[str, Row] = {}
     for known in catalogue.everything():
-        before = rows.get(known.name)
-        verdict = found.get(known.name, before.verdict if before is not None else None)
+        before, verdict = rows.get(known.name), found.get(known.name)
         if verdict is None:
-            raise UserError(f"{known.name} was not asked and is not in the table: run kvproof prove --update as a whole")
+            if before is None:
+                raise UserError(f"{known.name} was not asked and is not in the table: run kvproof prove --update as a whole")
+            new[known.name] = before
+            continue
         why = before.why if before is not None and verdict is not Verdict.CONFIRMED else ""
         if verdict is Verdict.UNDETERMINED and not why:
             why = NOT_SAID
-        if verdict in (Verdict.REFUTED, Verdict.RAISED):
-            raise UserError(
-                f"{known.name} is {verdict.value}: a claim that is false has no place in the table; mend it or the model"
-            )
         new[known.name] = Row(verdict, catalogue.faults_of(known), why)
     return new
+
+
+def changes(before: Mapping[str, Row], after: Mapping[str, Row]) -> list[str]:
+    """Say what an update changed, a line for each claim."""
+    said = []
+    for name in dict.fromkeys((*before, *after)):
+        old, new = before.get(name), after.get(name)
+        if old is None or new is None:
+            said.append(f"{name}: {'gone' if new is None else f'new, {new.verdict.value}'}")
+        elif old.verdict is not new.verdict:
+            said.append(f"{name}: {old.verdict.value} before, now {new.verdict.value}")
+        elif old != new:
+            said.append(f"{name}: other faulty twins" if old.faulty != new.faulty else f"{name}: another reason")
+    return said

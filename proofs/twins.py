@@ -19,7 +19,7 @@ def contracts_of(tree: ast.Module) -> tuple[ast.FunctionDef, ...]:
 def twin_source(source: str) -> str:
     """The source text of the module with every contract turned into its twin of the same name.
 
-    The leading asserts (preconditions) and the assignments stay; the asserts behind them become one `assert False`.
+    The leading asserts (preconditions) and the assignments and calls stay; the asserts behind them become one `assert False`.
     Raises ValueError for a contract without a precondition, an assignment or a claim, which CrossHair would misread.
     """
     tree = ast.parse(source)
@@ -29,7 +29,7 @@ def twin_source(source: str) -> str:
 
 
 def _twin_body(node: ast.FunctionDef) -> list[ast.stmt]:
-    parts = [part for part in node.body if not isinstance(part, ast.Expr)]
+    parts = [part for part in node.body if not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))]
     asserts = [isinstance(part, ast.Assert) for part in parts]
     calls = asserts.index(False) if False in asserts else 0
     claims = asserts.index(True, calls) if calls and True in asserts[calls:] else 0

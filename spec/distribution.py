@@ -45,7 +45,12 @@ def missing_extra(error: ModuleNotFoundError) -> str | None:
     extra = EXTRA_OF_MODULE.get((error.name or "").partition(".")[0])
     if extra is None:
         return None
-    return f"needs the extra {extra!r}: pip install '{NAME}[{extra}]'"
+    return f"needs the extra {extra!r}: pip install {_install(extra)}"
+
+
+def _install(extra: str) -> str:
+    """What to install: this clone, whose packages no index needs to have, or the installed project."""
+    return f"'{NAME}[{extra}]'" if source_folder() is None else f"-e '.[{extra}]' (in the clone)"
 
 
 def source_folder() -> Path | None:

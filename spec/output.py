@@ -43,10 +43,8 @@ def write_atomically(path: Path | str, text: str) -> None:
             target.write_text(text, encoding="utf-8")
             return
         _replace(target, text)
-    except FileNotFoundError:
-        raise OutputError(path, f"the folder {target.parent} does not exist", "create it first") from None
     except OSError as error:
-        raise OutputError(path, _reason(error), "choose a place where you may write") from error
+        raise _refused(path, target, error) from error
 
 
 def write_bytes_atomically(path: Path | str, data: bytes) -> None:
@@ -66,10 +64,8 @@ def write_bytes_atomically(path: Path | str, data: bytes) -> None:
             with contextlib.suppress(OSError):
                 temporary.unlink()
             raise
-    except FileNotFoundError:
-        raise OutputError(path, f"the folder {target.parent} does not exist", "create it first") from None
     except OSError as error:
-        raise OutputError(path, _reason(error), "choose a place where you may write") from error
+        raise _refused(path, target, error) from error
 
 
 def check_writable(path: Path | str) -> None:
@@ -90,7 +86,7 @@ def check_writable(path: Path | str) -> None:
         probe.touch(exist_ok=False)
         probe.unlink()
     except OSError as error:
-        raise OutputError(path, _reason(error), "choose a place where you may write") from error
+        raise _refused(path, target, error) from error
 
 
 def make_folder(path: Path | str) -> Path:
@@ -129,6 +125,16 @@ def _replace(target: Path, text: str) -> None:
 
 def _beside(target: Path) -> Path:
     return target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
+
+
+def _refused(path: Path | str, target: Path, error: OSError) -> OutputError:
+    """Return what to say of a refusal of the system; a folder that is there may have no room for new files (`/proc`)."""
+    missing = isinstance(error, FileNotFoundError)
+    if missing and not target.parent.is_dir():
+        return OutputError(path, f"the folder {target.parent} does not exist", "create it first")
+    return OutputError(
+        path, "nothing can be created there" if missing else _reason(error), "choose a place where you may write"
+    )
 
 
 def _reason(error: OSError) -> str:

@@ -6,7 +6,9 @@ import os
 import signal
 import tempfile
 import threading
+from pathlib import Path
 
+from kvproof.proofs import symbolic, work
 from kvproof.proofs.verdicts import Said, Verdict
 from kvproof.proofs.work import Answer, Unit
 
@@ -33,6 +35,43 @@ def forever(unit: Unit) -> Answer:
     raise AssertionError
 
 
+def endless(unit: Unit) -> Answer:
+    """Ask CrossHair about a claim that computes for ever between two of its steps; answer all others at once."""
+    if unit.kind != "claim":
+        return surroundings(unit)
+    file = Path(tempfile.mkdtemp()) / "endless.py"
+    file.write_text(ENDLESS, encoding="utf-8")
+    return Answer(unit, symbolic.check(symbolic.load(file, "endless").forever, 0.01))
+
+
+ENDLESS = """
+def spin(n: int) -> int:
+    while True:
+        pass
+
+
+def forever(n: int) -> None:
+    assert n >= 0
+    m = spin(1)
+    assert m >= 0
+"""
+
+
+def leave(unit: Unit) -> Answer:
+    """Ask about a claim during which the process ends itself as if all were well."""
+
+    def said(unit: Unit) -> Said:
+        raise SystemExit(0)
+
+    work._said = said
+    return work.answer(unit)
+
+
+def odd_error(unit: Unit) -> Answer:
+    """Raise what cannot be sent to another process."""
+    raise ZeroDivisionError(lambda: unit)
+
+
 def last_waits(unit: Unit) -> Answer:
-    """Answer all but the one named `last`."""
-    return forever(unit) if unit.claim == "last" else surroundings(unit)
+    """Answer all but the one with the fault `last`."""
+    return forever(unit) if unit.fault == "last" else surroundings(unit)

@@ -14,16 +14,15 @@ pytest.importorskip("z3")
 
 import z3
 
+from kvproof.core import geometry
 from kvproof.core import pool as pools
-from kvproof.core.errors import ContractBroken, PoolExhausted
+from kvproof.core.errors import ContractBroken
 from kvproof.core.pool import Pool
 from kvproof.proofs import catalogue, lemma
 from kvproof.proofs.claim import About
 from kvproof.proofs.lemma import Lemma, Statement
-from kvproof.proofs.lemmas import any_pool, grid, terms
-from kvproof.proofs.lemmas.any_pool import AnyPool
+from kvproof.proofs.lemmas import any_pool, grid, terms, tied_grid, tied_pool
 from kvproof.proofs.verdicts import Verdict
-from tests.proofs.test_pools_of_four import TRANSITIONS
 from tests.tidy.sources import ROOT
 
 LEMMAS = {one.name: one for one in catalogue.all_lemmas()}
@@ -53,7 +52,8 @@ def test_every_lemma_is_made_of_the_formulas_of_the_functions_that_it_is_about()
 
 def test_every_file_of_lemmas_is_in_the_catalogue():
     files = {path.stem for path in (ROOT / "proofs/lemmas").glob("*.py")}
-    assert files - {"__init__", "terms"} == set(catalogue.LEMMAS)
+    assert files - {"__init__", "terms"} == {*catalogue.LEMMAS, *catalogue.TIES.values()}
+    assert set(catalogue.TIES) == set(catalogue.LEMMAS)
     assert all(one.name.partition(".")[0] in catalogue.LEMMAS for one in LEMMAS.values())
 
 
@@ -66,65 +66,16 @@ def value_of(term: Any, values: dict[Any, Any]) -> object:
 # --- formulas of the grid -----------------------------------------------------------------------------------------
 
 REAL = {function.__name__: function for one in grid.LEMMAS for function in one.about.of}
-DRAWS = 2000
-LONG = 100_000
-
-
-def drawn(choice: random.Random, size: int, ranks: int, interleave: int) -> dict[str, object]:
-    """Values for all arguments that a formula of the grid may have, for one point of the grid."""
-    effective = size * ranks
-    return {
-        "block_size": size,
-        "dcp_size": ranks,
-        "interleave": interleave,
-        "sharded": choice.random() < 0.5,
-        "position": choice.randrange(LONG),
-        "rank": choice.randrange(ranks),
-        "block_id": choice.randrange(1000),
-        "block": choice.randrange(1000),
-        "offset": choice.randrange(size),
-        "num_tokens": choice.choice([choice.randrange(LONG), choice.randrange(4) * effective]),
-        "max_model_len": choice.randrange(1, LONG),
-        "width": choice.randrange(1000),
-        "token_alignment": 128,
-        "num_speculative_blocks": choice.randrange(5),
-        "j": choice.randrange(ranks),
-        "factor": ranks,
-        "index": choice.randrange(1000),
-        "effective_size": effective,
-        "hash_block": interleave,
-        "chunk": choice.randrange(1, 1000),
-        "hashes": effective // interleave,
-        "tokens": choice.choice([choice.randrange(LONG), choice.randrange(3)]),
-        "aligned": effective * choice.randrange(1000),
-        "external": choice.randrange(1, LONG),
-        "size": effective,
-        "n": choice.choice([choice.randrange(1, LONG), 1 + choice.randrange(3) * effective]),
-        "unit": choice.choice([effective, interleave, size]),
-        "eagle": choice.random() < 0.5,
-        "fine_grained": choice.random() < 0.5,
-        "scheduler_block": effective,
-        "computed": choice.choice([choice.randrange(LONG), choice.randrange(20)]),
-        "_computed": choice.randrange(LONG),
-        "window": choice.randrange(1, 40),
-        "extra": choice.randrange(3),
-    }
 
 
 @pytest.mark.parametrize("name", grid.FORMULAS)
 def test_a_formula_of_the_grid_equals_its_function(name):
     formula, function = grid.FORMULAS[name], REAL[name]
-    parameters = inspect.signature(function).parameters
-    assert list(inspect.signature(formula).parameters) == list(parameters)
-    choice = random.Random(name)
-    seen = set()
-    for number in range(DRAWS):
-        values = drawn(choice, *grid.GRID[number % len(grid.GRID)])
-        arguments = {parameter: values[parameter] for parameter in parameters}
-        expected = function(**arguments)
-        assert formula(**arguments) == expected
-        seen.add(expected)
-    assert len(seen) > 5
+    assert list(inspect.signature(formula).parameters) == list(inspect.signature(function).parameters)
+    cases = tied_grid.cases(function)
+    assert len(cases) >= 2000
+    assert [said for case in cases if (said := tied_grid.difference(name, case, formula, function))] == []
+    assert len({function(*placed.values(), **named) for placed, named in cases}) > 5
 
 
 @pytest.mark.parametrize("name", grid.FORMULAS)
@@ -132,13 +83,20 @@ def test_a_formula_of_the_grid_is_the_same_for_z3(name):
     formula = grid.FORMULAS[name]
     choice = random.Random(name)
     concrete = ("block_size", "dcp_size", "interleave", "sharded", "eagle", "fine_grained", "token_alignment", "rule")
-    for number in range(0, DRAWS, 40):
-        values = drawn(choice, *grid.GRID[number % len(grid.GRID)])
+    for number in range(50):
+        values = tied_grid.values(choice, *grid.GRID[40 * number % len(grid.GRID)])
         arguments = {parameter: values[parameter] for parameter in inspect.signature(formula).parameters}
         symbols = {key: value if key in concrete else z3.Int(key) for key, value in arguments.items()}
         made, expected = formula(**symbols), formula(**arguments)
         for term, value in zip(*((one if isinstance(one, tuple) else (one,)) for one in (made, expected)), strict=True):
             assert value_of(term, {z3.Int(key): arguments[key] for key in arguments if key not in concrete}) == value
+
+
+def test_the_values_of_the_grid_are_those_of_its_points():
+    placed = [case[0] for case in tied_grid.cases(geometry.owner_rank)]
+    assert {(one["block_size"], one["dcp_size"], one["interleave"]) for one in placed} == set(grid.GRID)
+    with pytest.raises(KeyError, match="unheard_of"):
+        tied_grid.cases(lambda unheard_of: 0)
 
 
 def test_the_grid_is_as_large_as_promised():
@@ -156,135 +114,30 @@ def test_the_differential_test_bites():
 
 # --- formulas of the pool -----------------------------------------------------------------------------------------
 
-NODES, GROUPS = range(-1, 5), range(-1, 3)
-
-
-def arrays(pool: Pool) -> AnyPool:
-    """The arrays of a pool."""
-    had = [(node, group, block) for node, group, _, block in pool.entries]
-    numbers = {(node, group, block): seq for node, group, seq, block in pool.entries}
-    return AnyPool(
-        pool.ref.__getitem__,
-        lambda block: block in pool.free,
-        pool.key_node.__getitem__,
-        pool.key_group.__getitem__,
-        pool.key_tokens.__getitem__,
-        lambda node, group, block: had.count((node, group, block)),
-        lambda node, group, block: numbers.get((node, group, block), -1),
-        pool.next_seq,
-    )
-
-
-def cells(pool: AnyPool, blocks: int) -> dict[object, object]:
-    """Every cell of the arrays of a pool with so many blocks; numbers of insertions where there is an entry."""
-    found: dict[object, object] = {"next_seq": pool.next_seq}
-    for block in range(blocks):
-        found["ref", block] = pool.ref(block)
-        found["free", block] = pool.free(block)
-        found["primary", block] = (pool.node(block), pool.group(block), pool.tokens(block))
-        for node, group in product(NODES, GROUPS):
-            found["entries", node, group, block] = pool.entries(node, group, block)
-            if pool.entries(node, group, block):
-                found["seq", node, group, block] = pool.seq(node, group, block)
-    return found
-
-
-def random_pool(choice: random.Random) -> Pool:
-    """A pool that random transitions reach."""
-    pool = pools.new_pool(choice.randrange(2, 8))
-    names = [name for name in TRANSITIONS if name not in {"restore", "redirect", "reset"}]
-    for _ in range(choice.randrange(25)):
-        blocks = range(1, len(pool.ref))
-        one, other = choice.choice(blocks), choice.choice(blocks)
-        try:
-            if choice.random() < 0.5:
-                pool = pools.insert_partial(pool, choice.randrange(5), choice.randrange(3), one, choice.randrange(1, 6))
-            else:
-                pool = TRANSITIONS[choice.choice(names)](pool, one, other)
-        except (ContractBroken, PoolExhausted):
-            continue
-    return pool
-
-
-def chosen_block(choice: random.Random, pool: Pool, *, null: bool) -> int:
-    return choice.randrange(0 if null else 1, len(pool.ref))
-
-
-def key(choice: random.Random, pool: Pool) -> tuple[int, int]:
-    """A key that some block has, or any."""
-    if pool.entries and choice.random() < 0.5:
-        return choice.choice(pool.entries)[:2]
-    return choice.randrange(5), choice.randrange(3)
-
-
-def check_same(pool: Pool, real: Pool, made: AnyPool) -> None:
-    assert cells(made, len(pool.ref)) == cells(arrays(real), len(pool.ref))
-
-
-def take(choice: random.Random, pool: Pool) -> bool:
-    count = choice.randrange(len(pool.free) + 1)
-    real, blocks = pools.take(pool, count)
-    made = arrays(pool)
-    for block in pool.free[:count]:
-        made = any_pool.take(made, block)
-    assert blocks == pool.free[:count]
-    check_same(pool, real, made)
-    return count > 0
-
-
-def touch(choice: random.Random, pool: Pool) -> bool:
-    blocks = [chosen_block(choice, pool, null=True) for _ in range(choice.randrange(5))]
-    made = arrays(pool)
-    for block in blocks:
-        made = any_pool.touch(made, block)
-    check_same(pool, pools.touch(pool, blocks), made)
-    return any(pool.ref[block] for block in blocks)
-
-
-def release(choice: random.Random, pool: Pool) -> bool:
-    blocks = [block for block, ref in enumerate(pool.ref) for _ in range(choice.randrange(ref + 1))]
-    blocks += [0] * choice.randrange(2)
-    choice.shuffle(blocks)
-    made = arrays(pool)
-    for block in blocks:
-        made = any_pool.release(made, block)
-    check_same(pool, pools.release(pool, blocks), made)
-    return bool(blocks)
-
-
-def evict(choice: random.Random, pool: Pool) -> bool:
-    block = chosen_block(choice, pool, null=True)
-    check_same(pool, pools.evict(pool, block), any_pool.evict(arrays(pool), block))
-    return pool.key_node[block] != -1
-
-
-def registered(name: str):
-    def checked(choice: random.Random, pool: Pool) -> bool:
-        block = chosen_block(choice, pool, null=False)
-        arguments = (*key(choice, pool), block, choice.randrange(1, 6))
-        if name == "promote" and pool.key_tokens[block] >= arguments[3]:
-            with pytest.raises(ContractBroken):
-                pools.promote(pool, *arguments)
-            return False
-        check_same(pool, getattr(pools, name)(pool, *arguments), any_pool.FORMULAS[name](arrays(pool), *arguments))
-        return pool.key_node[block] != -1
-
-    return checked
-
-
-STEPS = {
-    "take": take,
-    "touch": touch,
-    "release": release,
-    "evict": evict,
-    **{name: registered(name) for name in ("insert", "promote", "insert_partial", "replace_partial")},
-}
+arrays = tied_pool.arrays
 
 
 @pytest.mark.parametrize("name", any_pool.FORMULAS)
 def test_a_formula_of_the_pool_equals_its_transition(name):
-    choice = random.Random(name)
-    assert sum(STEPS[name](choice, random_pool(choice)) for _ in range(400)) > 50
+    formula, transition = any_pool.FORMULAS[name], getattr(pools, name)
+    cases = tied_pool.cases(transition)
+    assert [said for case in cases if (said := tied_pool.difference(name, case, formula, transition))] == []
+    assert sum(_changes(name, pool, arguments) for pool, arguments in cases) > 50
+
+
+def _changes(name, pool, arguments):
+    try:
+        found = getattr(pools, name)(pool, *arguments)
+    except ContractBroken:
+        return False
+    return (found[0] if name == "take" else found) != pool
+
+
+def test_the_pools_that_are_compared_have_keys_and_references():
+    reached = tied_pool.reached()
+    assert sum(len(pool.entries) > 2 for pool in reached) > 100
+    assert sum(any(ref > 1 for ref in pool.ref) for pool in reached) > 100
+    assert len({len(pool.ref) for pool in reached}) == 6
 
 
 def entries_at(pool: Pool) -> tuple[tuple[int, int], ...]:
@@ -292,10 +145,8 @@ def entries_at(pool: Pool) -> tuple[tuple[int, int], ...]:
 
 
 def test_pools_that_the_model_reaches_are_sound_in_every_cell():
-    choice = random.Random(7)
     keyed = 0
-    for _ in range(150):
-        pool = random_pool(choice)
+    for pool in tied_pool.reached()[:150]:
         at = tuple(range(len(pool.ref)))
         assert any_pool.sound(arrays(pool), len(pool.ref), pool.ref.__getitem__, at, entries_at(pool))
         keyed += len(pool.entries) >= 2

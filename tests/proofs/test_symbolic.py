@@ -69,6 +69,10 @@ def message(state, text="", function="x"):
         ([message(MessageType.CONFIRMED), message(MessageType.CONFIRMED)], Verdict.UNDETERMINED),
         ([message(MessageType.CONFIRMED), message(MessageType.EXEC_ERR, "AssertionError")], Verdict.REFUTED),
         ([message(MessageType.SYNTAX_ERR, "no such name")], Verdict.RAISED),
+        (
+            [message(MessageType.EXEC_ERR, "NotADirectoryError: MultiplexedPath only supports directories")],
+            Verdict.UNDETERMINED,
+        ),
         ([message(MessageType.IMPORT_ERR, "no such module")], Verdict.RAISED),
         ([], Verdict.UNDETERMINED),
     ],
@@ -157,6 +161,14 @@ def test_a_twin_keeps_preconditions_and_calls():
     assert "assert m > 0" not in twin
     assert "assert False" in twin
     assert [node.name for node in twins.contracts_of(ast.parse(twin))] == ["sound"]
+
+
+def test_a_twin_keeps_a_call_whose_value_nobody_takes():
+    twin = twins.twin_source(
+        "def f(n: int) -> None:\n    'Words.'\n    assert n >= 0\n    found = []\n    found.append(n)\n    assert found\n"
+    )
+    assert "found.append(n)" in twin
+    assert "Words" not in twin
 
 
 @pytest.mark.parametrize(

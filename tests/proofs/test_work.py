@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import tempfile
 from pathlib import Path
 
@@ -50,6 +51,8 @@ def test_z3_answers_a_lemma_and_its_twins():
         (Unit(name, "claim"), Verdict.CONFIRMED),
         (Unit(name, "twin"), Verdict.REFUTED),
         (Unit(name, "faulty", "blocks overlap"), Verdict.REFUTED),
+        (Unit(name, "tie"), Verdict.CONFIRMED),
+        (Unit("grid.one_rank_has_a_slot", "tie", "M-SLOT-1"), Verdict.REFUTED),
     ):
         assert work.answer(unit).said.verdict is verdict
 
@@ -75,6 +78,52 @@ def test_what_a_question_raises_ends_everything(workers):
         work.answers(UNITS, 2)
 
 
+def test_what_cannot_be_sent_is_told_all_the_same(workers):
+    workers(asked.odd_error)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        work.answers(UNITS, 1)
+
+
+def test_what_a_question_raises_says_where(workers):
+    workers(asked.refuse)
+    with pytest.raises(ZeroDivisionError) as raised:
+        work.answers(UNITS, 1)
+    assert "in refuse" in "".join(raised.value.__notes__)
+
+
+def test_a_claim_that_ends_the_process_is_no_success(workers):
+    workers(asked.leave)
+    assert {(answer.said.verdict, answer.said.detail) for answer in work.answers(UNITS, 1)} == {
+        (Verdict.RAISED, "SystemExit: 0")
+    }
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGPROF"), reason="no limit of processor time here")
+def test_an_endless_loop_is_ended_at_its_limit_and_the_rest_is_answered(workers, monkeypatch):
+    workers(asked.endless)
+    monkeypatch.setattr(work, "SECONDS", 0.5)
+    monkeypatch.setattr(work, "WAITING", 1e6)
+    first, *others = work.answers(UNITS, 1)
+    assert (first.said.verdict, first.said.detail) == (
+        Verdict.UNDETERMINED, "no answer within 1 seconds of processor time: ended",
+    )  # fmt: skip
+    assert [answer.said.verdict for answer in others] == [Verdict.CONFIRMED] * 2
+
+
+def test_a_question_that_only_waits_is_ended_by_the_clock(workers, monkeypatch):
+    workers(asked.forever)
+    monkeypatch.setattr(work, "SECONDS", 0.01)
+    for answer in work.answers(UNITS, 2):
+        assert answer.said.verdict is Verdict.UNDETERMINED
+        assert answer.said.detail == "no answer within 0.2 seconds by the clock: ended"
+
+
+def test_a_question_has_the_time_of_its_kind():
+    deep = next(one.name for one in catalogue.all_claims() if one.about.deep)
+    assert work.seconds(Unit(CLAIM, "claim")) == work.seconds(Unit(deep, "twin")) == 60
+    assert work.seconds(Unit(deep, "claim")) == work.seconds(Unit("grid.blocks_share_no_slot", "tie")) == 600
+
+
 def test_an_interrupt_ends_processes_that_would_never_answer(workers):
     workers(asked.last_waits)
 
@@ -82,7 +131,7 @@ def test_an_interrupt_ends_processes_that_would_never_answer(workers):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        work.answers([Unit("first", "claim"), Unit("last", "claim")], 2, interrupt)
+        work.answers([Unit(CLAIM, "twin"), Unit(CLAIM, "claim", "last")], 2, interrupt)
 
 
 def test_processes_of_others_are_left_alone(workers):
@@ -106,3 +155,5 @@ def test_deep_claims_are_asked_first():
 
 def test_a_question_has_a_name():
     assert [unit.name for unit in UNITS] == [CLAIM, f"{CLAIM}, vacuity twin", f"{CLAIM}, floor for ceil planted"]
+    assert Unit("grid.x", "tie").name == "grid.x, tie"
+    assert Unit("grid.x", "tie", "M-SLOT-1").name == "grid.x, tie, M-SLOT-1 planted"

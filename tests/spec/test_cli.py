@@ -107,7 +107,7 @@ def raising(error: BaseException):
         (AssertionError("boom"), "Internal error in kvproof"),
         (FileNotFoundError(2, "No such file", "x"), "Internal error in kvproof"),
         (ModuleNotFoundError("no", name="nonsense"), "Internal error in kvproof"),
-        (ModuleNotFoundError("no", name="torch.cuda"), "pip install 'kvproof[gpu]'"),
+        (ModuleNotFoundError("no", name="torch.cuda"), "pip install -e '.[gpu]' (in the clone)"),
         (SystemExit(2), ""),
         (SystemExit("text"), ""),
     ],
@@ -140,9 +140,15 @@ def test_a_command_whose_extra_is_missing_says_how_to_add_it(monkeypatch, tmp_pa
     monkeypatch.setitem(sys.modules, module, None)
     register_entry_point(monkeypatch, f"needs_{module}:command")
     assert cli.main(arguments) == 1
-    assert f"pip install 'kvproof[{extra}]'" in capsys.readouterr().err
+    assert f"pip install -e '.[{extra}]' (in the clone)" in capsys.readouterr().err
     assert cli.main(["--help"]) == 0
-    assert f"kvproof[{extra}]" in capsys.readouterr().out
+    assert f"-e '.[{extra}]'" in capsys.readouterr().out
+
+
+def test_an_installed_copy_names_the_extra_of_the_project(monkeypatch):
+    monkeypatch.setattr(distribution, "source_folder", lambda: None)
+    said = distribution.missing_extra(ModuleNotFoundError("no", name="z3"))
+    assert said == "needs the extra 'proofs': pip install 'kvproof[proofs]'"
 
 
 @pytest.mark.parametrize("value", ["kvproof.spec.nowhere:command", "kvproof.spec.exits:ExitCode"])

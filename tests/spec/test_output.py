@@ -117,3 +117,12 @@ def test_a_folder_is_made_with_its_parents(tmp_path):
         make_folder(tmp_path / "file")
     with pytest.raises(OutputError):
         make_folder(tmp_path / "file" / "below")
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no /proc")
+def test_a_folder_that_is_there_and_takes_no_files_is_not_said_to_be_missing():
+    with pytest.raises(OutputError, match="choose a place where you may write") as refused:
+        write_atomically("/proc/page.md", "text")
+    assert "does not exist" not in str(refused.value)
+    with pytest.raises(OutputError, match="choose a place where you may write"):
+        check_writable("/proc/page.md")
