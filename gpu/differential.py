@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from attrs import define, field
+from torch import Tensor
 
 from kvproof.core import actions as act
 from kvproof.core.actions import Action
@@ -16,7 +17,7 @@ from kvproof.core.world import new_world as new_model
 from kvproof.gpu import compare, rows, step, told
 from kvproof.gpu.compare import Difference, Expected
 from kvproof.gpu.pool import TensorError
-from kvproof.gpu.world import TensorWorld
+from kvproof.gpu.world import TensorWorld, unreduced
 from kvproof.gpu.world import new_world as new_tensors
 from kvproof.spec import ground, judge
 from kvproof.spec.laws.base import Moment
@@ -94,13 +95,19 @@ class Differential:
                 rows.apply(self.tensors.rows)
             self.difference = compare.first_difference(moment.after, self.tensors, self.expected)
             return
-        self.difference = Difference("row guard", "refused", "appended", ())
+        found = compare.first_difference(moment.after, self.tensors, self.expected)
+        self.difference = found or Difference("row guard", "refused", "appended")
 
 
-def begin(config: Config, device: torch.device | str = "cpu") -> Differential:
-    """Begin a run of both at the new world of a configuration."""
+def begin(
+    config: Config,
+    device: torch.device | str = "cpu",
+    ranks: tuple[int, ...] | None = None,
+    reduce: Callable[[Tensor], Tensor] = unreduced,
+) -> Differential:
+    """Begin a run of both at the new world of a configuration; ``ranks`` and ``reduce`` as in ``world.new_world``."""
     model = new_model(config)
-    return Differential(model, new_tensors(config, torch.device(device)), Expected(model))
+    return Differential(model, new_tensors(config, torch.device(device), ranks, reduce), Expected(model))
 
 
 def run(config: Config, actions: Sequence[Action], device: torch.device | str = "cpu") -> Differential:
