@@ -161,12 +161,19 @@ def shrunk(config: Config, both: Differential, limits: Limits | None, device: st
         violation,
         (),
         limits or amounts.limits_for(config),
+        is_legal(config, both.actions),
         max_runs=FEWEST_RUNS,
         start=start,
         judging=judging,
     )
     again = differential.run(config, actions, device)
     return (actions, again) if again.difference is not None else (tuple(both.actions), both)
+
+
+def is_legal(config: Config, actions: Sequence[Action]) -> bool:
+    """Tell whether the model performs the last of these actions: a row that runs over shows in one that it refuses."""
+    player = players.played(players.model, config, actions[:-1])
+    return player.act(actions[-1]).refusal is None
 
 
 @frozen(slots=True)
@@ -191,7 +198,7 @@ def build(config: Config, both: Differential, origin: Origin, device: str = "cpu
         both.actions,
         violation,
         sentence_of(violation.law),
-        legal=True,
+        legal=not both.actions or is_legal(config, both.actions),
         engine=TENSORS,
         seed=origin.seed,
         scope=origin.scope,

@@ -28,10 +28,10 @@ ROW_GUARD = "row-capacity"
 
 @define(slots=True)
 class Differential:
-    """A run of both. ``difference`` is the first one, behind the last of ``actions``; nothing is performed behind it.
+    """A run of both. ``difference`` is the first one, behind the last of ``actions``; nothing is to be performed behind it.
 
-    ``outputs`` are (position of the action, prefix node, value) of every output that the tensors computed, and
-    ``checked`` how many of them were compared.
+    ``actions`` are those that were performed, or that the model refused and the tensors performed. ``outputs`` are (position of
+    the action, prefix node, value) of every output that the tensors computed.
     """
 
     model: World
@@ -49,7 +49,7 @@ class Differential:
             self._performed(moment)
         elif moment.refusal is not None and moment.refusal.code == ROW_GUARD:
             self._refused(moment)
-        if moment.record is not None or moment.after is not moment.before:
+        if moment.record is not None or moment.after is not moment.before or self.difference is not None:
             self.actions.append(action)
         self.model = moment.after
         return moment

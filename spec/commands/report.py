@@ -8,7 +8,7 @@ import click
 
 from kvproof.spec import check, counterexample
 from kvproof.spec.commands.check import wide_console
-from kvproof.spec.exits import ExitCode
+from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.report import lines, markdown, terminal
 
 
@@ -19,6 +19,8 @@ from kvproof.spec.report import lines, markdown, terminal
 def command(file: Path, replay: bool, as_markdown: bool) -> ExitCode:
     """Show the counterexample in FILE, a JSON file that `--report DIR` of `kvproof check` or `kvproof explore` wrote."""
     example = counterexample.read(file)
+    if replay and example.engine == counterexample.TENSORS:
+        raise UserError(f"{file}: was found on tensors, which the model alone cannot run: use kvproof gpu --replay {file}")
     console = wide_console()
     if as_markdown:
         click.echo(markdown.render(example, str(file)), nl=False)
