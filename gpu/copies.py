@@ -6,6 +6,10 @@ Memory is int64[rank, block, word]; block ids are int32[n] or int64[n]. Stores a
 
 from __future__ import annotations
 
+import functools
+import importlib
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -13,7 +17,7 @@ from kvproof.gpu import streams
 from kvproof.gpu.world import TensorWorld
 
 LARGE = 1 << 16
-"""Bytes of a block on one rank from which on blocks are copied one by one, without a staging buffer."""
+"""Bytes of a block on one rank from which on blocks are copied one by one on a CPU, without a staging buffer."""
 
 
 def zero(memory: Tensor, blocks: Tensor) -> None:
@@ -23,31 +27,55 @@ def zero(memory: Tensor, blocks: Tensor) -> None:
 
 
 def copy(memory: Tensor, sources: Tensor, destinations: Tensor) -> None:
-    """Copy whole blocks on every rank; every read sees the memory before any of the copies (T0 c, DS-5)."""
-    if sources.numel() and memory.shape[2] * memory.element_size() >= LARGE:
-        copy_large(memory, sources.tolist(), destinations.tolist())
-    elif sources.numel():
-        memory[:, destinations.long()] = memory[:, sources.long()]
+    """Copy whole blocks on every rank; every read sees the memory before any of the copies (T0 c, DS-5).
 
-
-def copy_large(memory: Tensor, sources: list[int], destinations: list[int]) -> None:
-    """Copy large blocks at the speed of the memory: straight, without a staging buffer that reads and writes all bytes twice.
-
-    Blocks that are both a source and a destination (COW-7 forbids it within a step) go through a staging buffer.
+    Without a block that is both a source and a destination (COW-7) the bytes go straight, else through a staging buffer.
     """
-    if set(sources) & set(destinations):
-        memory[:, destinations] = memory[:, sources]
+    if not sources.numel():
+        return
+    if bool(torch.isin(sources, destinations).any()):
+        memory[:, destinations.long()] = memory[:, sources.long()]
         return
     for rank in memory:
-        blocks = rank.unbind(0)
-        torch._foreach_copy_([blocks[block] for block in destinations], [blocks[block] for block in sources])
+        straight(rank, sources, rank, destinations)
+
+
+def straight(source: Tensor, sources: Tensor, destination: Tensor, destinations: Tensor) -> None:
+    """Copy whole blocks from one pool, int64[block, word], to another or the same one, each byte read and written once."""
+    kernels = kernels_on(source.device)
+    if kernels is not None:
+        kernels.copy_blocks(source, destination, sources, destinations)
+    elif source.device.type == "cpu" and source.shape[1] * source.element_size() >= LARGE:
+        for first, second in zip(sources.tolist(), destinations.tolist(), strict=True):
+            destination[second].copy_(source[first])
+    else:
+        destination[destinations.long()] = source[sources.long()]
+
+
+def kernels_on(device: torch.device) -> Any:
+    """Return the module of kernels for a device; None on a CPU, and where Triton is not there or does not work."""
+    return None if device.type != "cuda" else tried(device)[0]
+
+
+@functools.cache
+def tried(device: torch.device) -> tuple[Any, str]:
+    """Return the module of kernels if it copies a block right on a device, else None and the reason."""
+    try:
+        kernels = importlib.import_module("kvproof.gpu.kernels")
+        probe = torch.arange(8, device=device).view(4, 2)
+        kernels.copy_blocks(probe, probe, torch.tensor([1], device=device), torch.tensor([3], device=device))
+        right = probe.tolist() == [[0, 1], [2, 3], [4, 5], [2, 3]]
+    except Exception as error:  # a compiler that is missing, a driver that is too old: blocks go through a staging buffer then
+        return None, f"{type(error).__name__}: {error}".splitlines()[0]
+    return (kernels, "") if right else (None, "the kernel copied something else")
 
 
 def gather(memory: Tensor, blocks: Tensor, out: Tensor) -> None:
-    """Collect whole blocks of one rank, [block, word], into a contiguous buffer, sixteen bytes at a time where they divide."""
-    wide = memory.shape[1] % 2 == 0
-    source, target = (memory.view(torch.complex128), out.view(torch.complex128)) if wide else (memory, out)
-    torch.index_select(source, 0, blocks, out=target)
+    """Collect whole blocks of one rank, [block, word], into a contiguous buffer."""
+    if kernels_on(memory.device) is None:
+        torch.index_select(memory, 0, blocks, out=out)
+    else:
+        straight(memory, blocks, out, torch.arange(blocks.numel(), device=blocks.device))
 
 
 def store(world: TensorWorld, device: Tensor, host: Tensor) -> None:

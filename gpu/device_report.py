@@ -25,8 +25,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from kvproof.gpu import bandwidth, outputs, ranks, running, sources
-from kvproof.gpu import faults as planted
+from kvproof.gpu import bandwidth, copies, faults, outputs, ranks, running, sources
 from kvproof.gpu.bandwidth import Bandwidth
 from kvproof.spec import distribution, output
 from kvproof.spec.engines import scopes
@@ -146,7 +145,7 @@ def compare(report: Report, device: str, told: Told) -> None:
 def catch(report: Report, device: str, told: Told) -> None:
     """Plant every fault of the data path and let the comparison catch it on the device."""
     survived, caught = [], {}
-    for fault in planted.ALL:
+    for fault in faults.ALL:
         told.doing(f"fault {fault.id}")
         ran = running.catch(fault, device)
         if ran is None or ran.both.difference is None:
@@ -154,7 +153,7 @@ def catch(report: Report, device: str, told: Told) -> None:
         else:
             caught[fault.id] = ran.both.difference.text()
     report.document["faults"] = {"caught": caught, "survived": survived}
-    count = len(planted.ALL)
+    count = len(faults.ALL)
     report.add("faults of the data path", f"{count - len(survived)} of {count} caught", not survived)
 
 
@@ -186,6 +185,10 @@ def speed(report: Report, device: str, told: Told) -> None:
     """Measure gathers and copies of blocks beside a plain copy of the same bytes."""
     told.doing("bandwidth")
     where, total = torch.device(device), MOVED if device == "cuda" else MOVED_ON_CPU
+    if device == "cuda":
+        why = copies.tried(where)[1]
+        report.document["kernel"] = {"triton": not why, "why": why}
+        report.add("kernel of block copies", "Triton" if not why else f"none, a staging buffer instead: {why}")
     found = [*bandwidth.measure(where, total), *bandwidth.across(where, total)]
     report.document["bandwidth"] = [attrs.asdict(one) for one in found]
     for one in found:

@@ -73,6 +73,8 @@ def work(rank: int, size: int, scope: str, seed: int, steps: int, backend: str, 
     """Be one rank: walk, compare, and leave the result in a file of the folder."""
     torch.set_num_threads(1)
     device = torch.device(f"cuda:{rank}") if backend == NCCL else torch.device("cpu")
+    if backend == NCCL:
+        torch.cuda.set_device(device)
     dist.init_process_group(backend, init_method=f"file://{folder}/meet", rank=rank, world_size=size, timeout=PATIENCE)
     try:
         found = walk(rank, scope, seed, steps, device, summed)

@@ -124,7 +124,7 @@ def machine_run(scope: Scope, seed: int, examples: int, steps: int, device: str,
         print_blob=False,
         report_multiple_bugs=False,
         verbosity=Verbosity.quiet,
-        suppress_health_check=tuple(HealthCheck),
+        suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large),
         phases=(Phase.generate, Phase.shrink),
     )
     with machine.only_global_constants(), contextlib.suppress(Differs):

@@ -300,6 +300,7 @@ def _output(world: TensorWorld, action: act.Output, told: Told) -> None:
     owed = request.placeholders > 0
     request.computed = max(request.computed - rejected, 0)
     request.placeholders = max(request.placeholders - 1 - len(share.drafts), 0) if owed else 0
+    world.streams.compute()
     forward.settle(world, share, max(len(action.tokens), 1))
     if action.tokens and request.status is Status.RUNNING and (owed or world.config.num_draft_tokens):
         keys.register(world, request, request.computed - request.in_flight, request.computed)

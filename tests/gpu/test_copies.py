@@ -1,5 +1,10 @@
 """Bytes that move whole: zeroing, block copies small and large, and both directions between the tiers."""
 
+import importlib.util
+import os
+import subprocess
+import sys
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -58,6 +63,7 @@ def test_stores_and_loads_move_whole_blocks_of_every_rank():
     world.memory.copy_(numbered(words=4))
     before = numbered(words=4)
     copies.store(world, blocks(5, 2), blocks(1, 4))
+    assert world.host is not None
     assert torch.equal(world.host.memory[:, [1, 4]], before[:, [5, 2]])
     assert int(world.host.memory[:, [0, 2, 3]].abs().sum()) == 0
     copies.load(world, blocks(4), blocks(3))
@@ -75,6 +81,42 @@ def test_bandwidth_is_of_bytes_that_arrived():
 
 
 def test_bandwidth_of_blocks_that_do_not_arrive_is_an_error(monkeypatch):
-    monkeypatch.setattr(copies, "copy_large", lambda memory, sources, destinations: None)
+    monkeypatch.setattr(copies, "straight", lambda source, sources, destination, destinations: None)
     with pytest.raises(AssertionError, match="did not arrive"):
         bandwidth.measure(CPU, 1 << 18, times=1, sizes=(1 << 16,))
+
+
+@pytest.mark.parametrize("words", [3, copies.LARGE // 8])
+def test_bytes_go_straight_from_one_pool_to_another(words):
+    source, target = numbered(ranks=1, words=words)[0], torch.zeros(4, words, dtype=torch.int64)
+    copies.straight(source, torch.tensor([5, 1]), target, torch.tensor([0, 3]))
+    assert torch.equal(target[[0, 3]], source[[5, 1]])
+    assert int(target[[1, 2]].abs().sum()) == 0
+
+
+INTERPRETED = """
+import torch
+from kvproof.gpu import kernels
+pool = torch.arange(9 * 1500).view(9, 1500).clone()
+before = pool.clone()
+kernels.copy_blocks(pool, pool, torch.tensor([3, 8], dtype=torch.int32), torch.tensor([1, 5], dtype=torch.int32))
+assert torch.equal(pool[[1, 5]], before[[3, 8]])
+rest = [0, 2, 3, 4, 6, 7, 8]
+assert torch.equal(pool[rest], before[rest])
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed; it comes with torch for CUDA")
+def test_the_kernel_copies_whole_blocks_and_nothing_else():
+    code = f"import sys; sys.path[:0] = {sys.path!r}\n{INTERPRETED}"
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_a_kernel_that_works_the_reason_is_told():
+    # On a CPU the probe cannot succeed: Triton is missing, or has no driver.
+    kernels, why = copies.tried(CPU)
+    assert kernels is None
+    assert why
+    assert copies.kernels_on(CPU) is None

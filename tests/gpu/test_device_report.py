@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from click.testing import CliRunner  # noqa: E402
 
-from kvproof.gpu import bandwidth, device_report, ranks, running  # noqa: E402
+from kvproof.gpu import bandwidth, device_report, faults, ranks, running  # noqa: E402
 from kvproof.gpu.bandwidth import Bandwidth  # noqa: E402
 from kvproof.spec.engines import scopes  # noqa: E402
 from kvproof.spec.exits import UserError  # noqa: E402
@@ -24,7 +24,7 @@ def _short(monkeypatch):
     monkeypatch.setattr(device_report, "WALKS", (("fa4-m4-n2", 60), ("fa4-lazy", 60)))
     monkeypatch.setattr(device_report, "MOVED_ON_CPU", 1 << 20)
     monkeypatch.setattr(bandwidth, "SIZES", (1 << 16,))
-    monkeypatch.setattr(device_report.planted, "ALL", device_report.planted.ALL[3:5])
+    monkeypatch.setattr(faults, "ALL", faults.ALL[3:5])
     monkeypatch.setattr(ranks, "run", lambda scope, seed, steps, backend: (ranks.RankRun(0, 5, 1), ranks.RankRun(1, 5, 1)))
 
 

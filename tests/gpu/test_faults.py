@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 from kvproof.core import actions as act  # noqa: E402
 from kvproof.core.config import Group, configure  # noqa: E402
 from kvproof.gpu import counterexamples, differential, faults, running, step, told  # noqa: E402
+from kvproof.gpu.pool import TensorError  # noqa: E402
 from kvproof.gpu.world import new_world  # noqa: E402
 from kvproof.spec import judge  # noqa: E402
 from kvproof.spec.exits import UserError  # noqa: E402
@@ -62,7 +63,7 @@ def alone(config, actions):
         moment = judge.attempt(model, action)
         try:
             step.perform(world, action, told.of(moment) if moment.record is not None else told.Told())
-        except (step.TensorError, IndexError, RuntimeError):
+        except (TensorError, IndexError, RuntimeError):
             if moment.record is not None:
                 return None
         model = moment.after

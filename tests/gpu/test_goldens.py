@@ -88,6 +88,7 @@ def test_g13_the_queue_of_the_semantics():
 def test_g3_the_loads_of_the_semantics():
     both = through(goldens.g2(), "Allocate", 2)
     assert tables(both, 1) == [[3], [0, 0, 4]]
+    assert both.tensors.host is not None
     (load,) = both.tensors.host.loads
     assert (load.host.tolist(), load.device.tolist()) == ([2, 1], [3, 4])
     assert both.tensors.pool.ref[[3, 4]].tolist() == [2, 2]

@@ -139,6 +139,7 @@ def test_t39_changed_records_come_back_as_they_were():
     keyed(pool, 1, 64, 64)
     pools.insert(pool, 3, 11, 4)
     changed = pools.changed(pool, before)
+    assert changed is not None
     assert changed.blocks.tolist() == [1, 3]
     pools.restore(pool, changed)
     assert pools.keys_of(pool, 1) == [(48, 48)]

@@ -64,6 +64,7 @@ def test_a_wrong_rank_is_named():
             both.act(action)
             if both.difference is not None:
                 break
+    assert both.difference is not None
     assert dict(both.difference.place)["rank"] == 1
 
 

@@ -1,5 +1,7 @@
 """The worker's rows on tensors: one buffer per group, a guard, and writes that are staged (2.5, TB-11, TB-13)."""
 
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -12,7 +14,7 @@ CPU = torch.device("cpu")
 
 
 def table_of(**settings):
-    given = {"max_model_len": 8, "max_running": 3, "num_blocks": 40} | settings
+    given: dict[str, Any] = {"max_model_len": 8, "max_running": 3, "num_blocks": 40, **settings}
     return rows.new_rows(configure((Group("mamba_align", 4), Group("mamba_align", 8)), **given), CPU)
 
 
