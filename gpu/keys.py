@@ -1,4 +1,4 @@
-"""Registration on the device: which blocks get which keys when tokens become cacheable (docs/semantics.md T7 to T10, 2.9).
+"""Keys: which blocks get which when tokens become cacheable, and which blocks have those of a hit (T7 to T11, T20, 2.9).
 
 The digests of the boundaries come from the request's tokens on the device, the blocks from its tables there; which boundaries
 are registered follows from token counts and the retention masks.
@@ -12,6 +12,8 @@ from torch import Tensor
 from kvproof.core import geometry, retention
 from kvproof.gpu import digests
 from kvproof.gpu import pool as pools
+from kvproof.gpu.pool import Pool
+from kvproof.gpu.told import Told
 from kvproof.gpu.world import NONE, Holding, Request, TensorWorld, can
 
 
@@ -150,3 +152,28 @@ def is_checkpoint(world: TensorWorld, request: Request, tokens: int, computed: i
     if tokens == geometry.checkpoint_boundary(request.num_prompt, config.hash_block_size, any(config.eagle)):
         return True
     return config.pins_junctions and tokens == request.junction and computed < tokens <= request.num_prompt
+
+
+# --- looking up -------------------------------------------------------------------------------------------------------
+
+
+def found(world: TensorWorld, pool: Pool, request: Request, start: int, told: Told) -> list[Tensor]:
+    """Return the blocks of a hit behind ``start`` tokens per group, as a tier's own keys name them (T11, T20).
+
+    What a scheduler tells is how far the hit reaches and which entries are null; and the block of an attention group in which
+    the hit ends, since several keys of it may have been asked for. -1 stands for a key that the tier does not have.
+    """
+    lists = []
+    for group, blocks in enumerate(told.lists):
+        size, entries = world.config.sizes[group], pools.ids(blocks, pool.ref.device)
+        ends = (torch.arange(entries.numel(), device=pool.ref.device) + 1) * size
+        if can(world.config, group).recurrent:
+            # A group's own hit of a divergent lookup may end anywhere before the one that is reported.
+            ends = ends.clamp(max=told.length) if not told.diverged else torch.full_like(ends, told.length + 1)
+        asked = (entries != pools.NULL_BLOCK) & (ends <= told.length)
+        if bool(asked.any()):
+            boundaries = (start + ends[asked]).to(request.line.digests.device)
+            wanted = digests.keys(request.line.digests[boundaries], group).to(pool.ref.device)
+            entries[asked] = pools.find(pool, wanted)
+        lists.append(entries)
+    return lists

@@ -43,14 +43,14 @@ def host_of(world: TensorWorld) -> Host:
 # --- lookups and loads ------------------------------------------------------------------------------------------------
 
 
-def look_up(world: TensorWorld, request: int, start: int, told: Told) -> None:
+def look_up(world: TensorWorld, request: Request, start: int, told: Told) -> None:
     """Pin what the host offers behind ``start`` tokens, and give back what an earlier lookup pinned (T20)."""
     host = host_of(world)
-    unpin(host, request)
+    unpin(host, request.request)
     if told.length:
-        lists = [pools.ids(blocks, CPU) for blocks in told.lists]
+        lists = keys.found(world, host.pool, request, start, told)
         pools.touch(host.pool, torch.cat(lists))
-        host.pinned[request] = Pinned(start, told.length, lists)
+        host.pinned[request.request] = Pinned(start, told.length, lists)
 
 
 def unpin(host: Host, request: int) -> None:

@@ -23,6 +23,7 @@ from kvproof.spec import output
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.engines import scopes
 from kvproof.spec.exits import ExitCode, UserError
+from kvproof.spec.exploring import scopes as exploring
 from kvproof.spec.faults.base import Fault
 from kvproof.spec.progress import Told
 from kvproof.spec.report import files, terminal
@@ -108,6 +109,9 @@ def named(options: Options, device: str) -> Iterator[Ran]:
             yield evolve(golden[0], origin=evolve(golden[0].origin, fault=options.fault))
         elif any(scope.name == name for scope in scopes.ALL):
             yield sources.walked(scopes.by_name(name), options.seed, options.steps or STEPS, device, options.fault)
+        elif name.startswith(sources.EXPLORED):
+            scope = exploring.by_name(name.removeprefix(sources.EXPLORED))
+            yield sources.explored(scope, options.seed, device, options.steps or sources.EXPLORED_STEPS)
         else:
             try:
                 entry = archive.find(name)
@@ -127,6 +131,8 @@ def parts(options: Options, device: str) -> Iterator[tuple[str, Iterator[Ran]]]:
     yield "golden traces", sources.run_goldens(device)
     yield "recordings", sources.run_recordings(recordings(options.quick), device)
     yield "walks", sources.run_walks(chosen, seeds, steps, device)
+    bounded = exploring.CATALOGUE if options.quick else exploring.known()
+    yield "explorer paths", (sources.explored(scope, seed, device) for scope in bounded for seed in seeds)
     yield (
         "hypothesis",
         (sources.machine_run(scope, options.seed, 8, 15, device) for scope in chosen[:: 4 if options.quick else 3]),
@@ -151,7 +157,8 @@ def run(options: Options, told: Told) -> Result:
                 break
         settle(row)
     settle(compared)
-    result.rows.append(compared)
+    if compared.runs or compared.verdict == "refuted" or not options.names:
+        result.rows.append(compared)
     if not options.names:
         result.rows.append(caught(options, device, result, told))
     return result

@@ -1,4 +1,4 @@
-"""Where runs come from: golden traces, shipped recordings, the random walker and the Hypothesis machine.
+"""Where runs come from: golden traces, recordings, the random walker, paths of exploration and the Hypothesis machine.
 
 Each source yields one ``Ran`` per run. Sources are bounded by steps, never by time, and the seed decides everything.
 """
@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from random import Random
 
 import hypothesis
 from attrs import frozen
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import strategies as st
 
+from kvproof.core import actions as act
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.gpu import differential, goldens
@@ -22,11 +24,15 @@ from kvproof.spec.engines import enabled as lists
 from kvproof.spec.engines import machine
 from kvproof.spec.engines.scopes import Scope
 from kvproof.spec.engines.walk import Walker
+from kvproof.spec.exploring import alphabet, sample
+from kvproof.spec.exploring.scope import Scope as Bounded
 from kvproof.spec.traces import archive, project, replay
 from kvproof.spec.traces.archive import Entry
 
 REFUSED_EVERY = 7
 """Every so many attempts of a walk is one that must be refused."""
+EXPLORED, EXPLORED_STEPS = "explore/", 80
+"""What the names of paths of exploration begin with (its scopes and those of checks share names), and their length."""
 GOLDENS: frozenset[str] = frozenset(goldens.SCRIPTS)
 """The names of the golden traces."""
 STARTS, START_STEPS = 4, 100
@@ -86,6 +92,23 @@ def run_walks(scopes: Sequence[Scope], seeds: Sequence[int], steps: int, device:
     for scope in scopes:
         for seed in seeds:
             yield walked(scope, seed, steps, device, fault)
+
+
+def explored(scope: Bounded, seed: int, device: str, steps: int = EXPLORED_STEPS) -> Ran:
+    """Take a path through the graph that an exploration of a scope covers, drawn within its bounds, on both sides."""
+    config, bounds = scope.config(), scope.bounds
+    random, left, limits = Random(f"tensors/{scope.name}/{seed}"), bounds.start(), bounds.limits(config)
+    weights = {kind: random.choice(sample.WEIGHTS) for kind in act.ACTIONS}
+    both = differential.begin(config, device)
+    for _ in range(steps):
+        choices = list(alphabet.enabled(both.model, left, bounds, limits))
+        if not choices:
+            break
+        action, left = sample.drawn(random, choices, weights)
+        both.act(action)
+        if both.difference is not None:
+            break
+    return Ran(Origin(EXPLORED + scope.name, seed, limits=limits), config, both)
 
 
 class Differs(AssertionError):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from kvproof.core import actions as act
 from kvproof.core.actions import Action
-from kvproof.gpu import copies, digests, forward, freeing, keys, offload, rows, tables
+from kvproof.gpu import copies, forward, freeing, keys, offload, rows, tables
 from kvproof.gpu import pool as pools
 from kvproof.gpu import world as worlds
 from kvproof.gpu.pool import TensorError
@@ -44,26 +44,7 @@ def _begin(world: TensorWorld, action: act.BeginStep, told: Told) -> None:
 def _lookup(world: TensorWorld, action: act.Lookup, told: Told) -> None:
     request = world.requests[action.request]
     request.junction = told.junction
-    world.hit = Hit(action.request, told.length, [found(world, request, group, told) for group in range(len(told.lists))])
-
-
-def found(world: TensorWorld, request: Request, group: int, told: Told) -> Tensor:
-    """Return the blocks of a hit in a group, as the device's own keys name them (T11).
-
-    What a scheduler tells is how far the hit reaches and which entries are null; and the block of an attention group in which
-    the hit ends, since several keys of it may have been asked for.
-    """
-    size, blocks = world.config.sizes[group], pools.ids(told.lists[group], world.device)
-    ends = (torch.arange(blocks.numel(), device=world.device) + 1) * size
-    if worlds.can(world.config, group).recurrent:
-        if told.diverged:
-            return blocks  # a group's own hit, which may end anywhere
-        ends = ends.clamp(max=told.length)
-    asked = (blocks != pools.NULL_BLOCK) & (ends <= told.length)
-    if asked.any():
-        blocks = blocks.clone()
-        blocks[asked] = pools.find(world.pool, digests.keys(request.line.digests[ends[asked]], group))
-    return blocks
+    world.hit = Hit(action.request, told.length, keys.found(world, world.pool, request, 0, told))
 
 
 def _allocate(world: TensorWorld, action: act.Allocate, told: Told) -> None:
@@ -408,7 +389,7 @@ def _append_rows(world: TensorWorld, action: act.AppendRows, told: Told) -> None
 
 
 def _lookup_external(world: TensorWorld, action: act.LookupExternal, told: Told) -> None:
-    offload.look_up(world, action.request, action.start, told)
+    offload.look_up(world, world.requests[action.request], action.start, told)
 
 
 def _promote(world: TensorWorld, action: act.Promote, told: Told) -> None:

@@ -15,6 +15,7 @@ from kvproof.gpu.pool import TensorError  # noqa: E402
 from kvproof.gpu.told import Told  # noqa: E402
 from kvproof.spec import macros  # noqa: E402
 from kvproof.spec.engines import scopes  # noqa: E402
+from kvproof.spec.exploring import scopes as exploring  # noqa: E402
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 STEPS, HOST_STEPS = 90, 160
@@ -34,6 +35,15 @@ def test_sequences_of_hypothesis_are_equal_on_tensors(name, device):
     ran = sources.machine_run(scopes.by_name(name), 3, 4, 12, device)
     assert ran.both.difference is None, ran.both.difference.text()
     assert ran.performed > 3 * 12
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("scope", exploring.CATALOGUE, ids=lambda scope: scope.name)
+def test_paths_of_exploration_are_equal_on_tensors(scope, device):
+    ran = sources.explored(scope, 1, device)
+    assert ran.both.difference is None, ran.both.difference.text()
+    assert ran.both.performed > 20
+    assert ran.origin.scope == f"explore/{scope.name}"
 
 
 @pytest.mark.parametrize("device", DEVICES)
