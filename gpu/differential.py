@@ -31,7 +31,9 @@ class Differential:
     """A run of both. ``difference`` is the first one, behind the last of ``actions``; nothing is to be performed behind it.
 
     ``actions`` are those that were performed, or that the model refused and the tensors performed. ``outputs`` are (position of
-    the action, prefix node, value) of every output that the tensors computed.
+    the action, prefix node, value) of every output that the tensors computed. Both are compared after ``every`` so many
+    actions: comparing waits for the device, so that transfers overlap with what follows only where it does not happen.
+    Outputs are compared where every action is.
     """
 
     model: World
@@ -41,6 +43,7 @@ class Differential:
     difference: Difference | None = None
     outputs: list[tuple[int, int, int]] = field(factory=list)
     performed: int = 0
+    every: int = 1
 
     def act(self, action: Action) -> Moment:
         """Perform one action on both and compare; the moment is the model's."""
@@ -63,9 +66,16 @@ class Differential:
         except (TensorError, IndexError, RuntimeError) as error:
             self.difference = Difference("performing", "done", str(error).splitlines()[0])
             return
-        self.difference = compare.first_difference(moment.after, self.tensors, self.expected)
-        if self.difference is None and isinstance(moment.action, act.Execute) and moment.action.part == "forward":
+        if self.performed % self.every == 0:
+            self.difference = compare.first_difference(moment.after, self.tensors, self.expected)
+        forward = isinstance(moment.action, act.Execute) and moment.action.part == "forward"
+        if self.difference is None and self.every == 1 and forward:
             self.difference = self._sampled(moment)
+
+    def compare(self) -> None:
+        """Compare both as they stand, unless they differed before."""
+        if self.difference is None:
+            self.difference = compare.first_difference(self.model, self.tensors, self.expected)
 
     def _sampled(self, moment: Moment) -> Difference | None:
         """Compare the outputs of a forward with those of a run without any cache (CC-7)."""
@@ -110,11 +120,14 @@ def begin(
     return Differential(model, new_tensors(config, torch.device(device), ranks, reduce), Expected(model))
 
 
-def run(config: Config, actions: Sequence[Action], device: torch.device | str = "cpu") -> Differential:
-    """Run actions on both, up to the first difference."""
+def run(config: Config, actions: Sequence[Action], device: torch.device | str = "cpu", every: int = 1) -> Differential:
+    """Run actions on both, up to the first difference; compared after ``every`` so many of them, and at the end."""
     both = begin(config, device)
+    both.every = every
     for action in actions:
         both.act(action)
         if both.difference is not None:
-            break
+            return both
+    if every > 1:
+        both.compare()
     return both

@@ -60,6 +60,18 @@ def test_recordings_are_equal_on_tensors(device):
     assert count == len(entries)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["fa4-m4-n2-host", "fa4-lazy", "fa1-m4+3-n4-async"])
+def test_what_is_compared_at_the_end_alone_is_equal(name, device):
+    ran = sources.walked(scopes.by_name(name), 4, 200, device)
+    both = differential.run(ran.config, ran.both.actions, device, every=1 << 30)
+    assert both.difference is None, both.difference.text()
+    assert both.performed == ran.both.performed
+    both.tensors.memory[0, 1, 0] += 1
+    both.compare()
+    assert both.difference is not None
+
+
 def test_the_same_seed_gives_the_same_run():
     first, second = (sources.machine_run(scopes.by_name("fa4-m4-n2"), 5, 3, 8, "cpu").both.actions for _ in range(2))
     assert first == second
