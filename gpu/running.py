@@ -168,7 +168,7 @@ def take(result: Result, row: Row, ran: Ran, device: str) -> None:
     """Count a run, and keep its difference as a counterexample."""
     row.runs += 1
     row.actions += ran.performed
-    row.outputs += len(ran.both.outputs)
+    row.outputs += ran.outputs
     if ran.both.difference is not None:
         row.verdict = "refuted"
         result.found.append(counterexamples.build(ran.config, ran.both, ran.origin, device))

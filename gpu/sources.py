@@ -43,18 +43,23 @@ STARTS, START_STEPS = 4, 100
 class Ran:
     """One run: where it came from, its configuration, and both sides at its end or at the first difference.
 
-    ``before`` counts actions of runs that came before it and ended without a difference (those of Hypothesis).
+    ``before`` counts actions and outputs of runs that came before it and ended without a difference (those of Hypothesis).
     """
 
     origin: Origin
     config: Config
     both: Differential
-    before: int = 0
+    before: tuple[int, int] = (0, 0)
 
     @property
     def performed(self) -> int:
         """The actions performed on both sides."""
-        return self.before + self.both.performed
+        return self.before[0] + self.both.performed
+
+    @property
+    def outputs(self) -> int:
+        """The outputs compared."""
+        return self.before[1] + len(self.both.outputs)
 
 
 def run_goldens(device: str) -> Iterator[Ran]:
@@ -125,11 +130,12 @@ def machine_run(scope: Scope, seed: int, examples: int, steps: int, device: str,
     starts: list[tuple[Action, ...]] = [()]
     starts += [tuple(walked(scope, seed * 100 + at, START_STEPS, device).both.actions) for at in range(1, STARTS)]
     last: list[Differential] = []
-    before = 0
+    before = (0, 0)
 
     def example(data: st.DataObject) -> None:
         nonlocal before
-        before += last[-1].performed if last else 0
+        for done in last:
+            before = (before[0] + done.performed, before[1] + len(done.outputs))
         both = differential.run(config, starts[data.draw(st.integers(0, len(starts) - 1))], device)
         last[:] = [both]
         for _ in range(steps):
