@@ -198,11 +198,13 @@ def speed(report: Report, device: str, told: Told) -> None:
         report.add("kernel of block copies", "Triton" if not why else f"none, a staging buffer instead: {why}")
     found = [*bandwidth.measure(where, total), *bandwidth.across(where, total)]
     report.document["bandwidth"] = [attrs.asdict(one) for one in found]
+    if device != "cuda":
+        report.add("bandwidth", "all bytes arrived; how fast a CPU copies says nothing of a device")
+        return
     for one in found:
         size = f"{one.block_bytes >> 10} KiB blocks" if one.part else f"{one.moved_bytes >> 20} MiB"
         text = f"{one.bytes_per_second / 1e9:,.0f} GB/s" + (f", {one.part:.0%} of a plain copy" if one.part else "")
-        judged = enough(one) if device == "cuda" and one.what == "block copies" else None
-        report.add(f"{one.what}, {size}", text, judged)
+        report.add(f"{one.what}, {size}", text, enough(one) if one.what == "block copies" else None)
 
 
 def enough(measured: Bandwidth) -> bool:

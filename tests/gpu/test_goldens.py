@@ -8,30 +8,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from kvproof.core.config import Config  # noqa: E402
 from kvproof.gpu import differential, goldens  # noqa: E402
 from tests.core import test_goldens as device_goldens  # noqa: E402
 from tests.core.offload import test_golden_stores as host_goldens  # noqa: E402
 from tests.driving import Driver  # noqa: E402
+from tests.gpu.beside import with_tensors  # noqa: E402
 from tests.offloading import Hosted  # noqa: E402
-
-
-def with_tensors(base: type[Driver]) -> type[Driver]:
-    """A driver of tests that performs every action on tensors as well."""
-
-    class Both(base):  # type: ignore[valid-type, misc]
-        def __init__(self, config: Config) -> None:
-            super().__init__(config)
-            self.both = differential.begin(config)
-
-        def do(self, *actions):
-            for action in actions:
-                super().do(action)
-                self.both.act(action)
-                assert self.both.difference is None, self.both.difference.text()
-            return self.records[-1]
-
-    return Both
 
 
 def golden_tests(module: ModuleType) -> dict[str, object]:
