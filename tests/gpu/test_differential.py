@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import attrs
 import pytest
 
@@ -255,3 +257,24 @@ def test_what_is_told_is_decisions_alone():
         "admitted", "gated", "length", "lists", "junction", "diverged", "store_event", "store_device", "load_event",
         "load_requests", "flush", "evicted", "evicted_host",
     }  # fmt: skip
+
+
+# --- what random runs reach seldom ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block_size", [2, 4])
+def test_plans_that_run_ahead_of_rejected_drafts_are_equal(block_size):
+    # T21.4, 7.3.11: the plan's columns follow all drafts, the worker's those accepted; which speculative blocks move along
+    # follows from what is left if every draft in flight is rejected.
+    groups = (Group("full_attention", 2), Group("mamba_align", block_size, speculative_blocks=3))
+    config = configure(groups, num_blocks=60, max_model_len=64, max_steps_in_flight=2, num_draft_tokens=3, async_outputs=True)
+    drafted = (act.BeginStep(), act.Allocate(0, 4, drafts=(6, 6, 6)), *macros.CLOSE)
+    opening = (act.Submit(0, (1, 2, 3, 4, 5)), act.BeginStep(), *macros.admit(0, 4), *macros.run([(0, ())]))
+    opening += (act.BeginStep(), act.Allocate(0, 1), *macros.CLOSE, *drafted, *macros.EXECUTE, act.Output(0, (7,)))
+    for accepted in itertools.product((0, 1, 3), repeat=3):
+        actions = opening
+        for count in accepted:
+            actions += (*drafted, *macros.EXECUTE, act.Output(0, (*(6,) * count, 8)))
+        both = differential.run(config, actions)
+        assert both.difference is None, f"{accepted}: {both.difference.text()}"
+        assert both.performed == len(actions)
