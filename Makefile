@@ -5,6 +5,7 @@
 #   make check      set up, then `kvproof check` (no torch)
 #   make explore    all behaviours of the quick scopes (docs/explore.md); ARGS='--scope fa1-host', or the whole catalogue by kvproof explore
 #   make prove      claims about the model for all sizes, without the deep ones (docs/prove.md); ARGS='--claim list', or everything by kvproof prove
+#   make gpu        model and tensors side by side on the CPU, the quick runs (docs/gpu.md); ARGS='--device cuda' on a device
 #   make test       set up with the test packages and torch, then the tests
 #   make lint       ruff, mypy --strict, pyright, import-linter
 #   make conform    real vLLM releases under test: their tests, and a short run of the newest (downloads wheels, no GPU)
@@ -46,7 +47,7 @@ RELEASE := $(VENV)/.installed-release
 BROWSER := $(VENV)/.installed-browser
 TORCH_CHOICE := $(VENV)/.installed-torch
 
-.PHONY: help setup check explore prove test conform deep referee lint format browser chromium-there coverage mutants wheel bench clean python-matches torch-matches spin-there
+.PHONY: help setup check explore prove gpu test conform deep referee lint format browser chromium-there coverage mutants wheel bench clean python-matches torch-matches spin-there
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -115,6 +116,9 @@ explore: $(RUNTIME)
 
 prove: $(TEST)
 	$(BIN)/kvproof prove $(or $(ARGS),--quick)
+
+gpu: $(TEST)
+	$(BIN)/kvproof gpu $(or $(ARGS),--quick)
 
 test: $(TEST)
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)

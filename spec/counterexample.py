@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -37,6 +38,8 @@ GZIP = b"\x1f\x8b"
 LARGEST = 1 << 16
 EXPLORER, SAMPLER = "explorer", "random runs of the explorer"
 """The engines of ``kvproof explore``."""
+TENSORS = "tensors"
+"""The engine of ``kvproof gpu``: model and tensors side by side."""
 T = TypeVar("T")
 
 
@@ -249,12 +252,20 @@ def plain(value: object) -> Any:
     return str(value)
 
 
+def fault_of_model(example: Counterexample) -> str:
+    """Return the fault that is planted in the model, empty if there is none: those of the tensor layer leave it alone."""
+    return "" if example.engine == TENSORS else example.fault
+
+
 def command(example: Counterexample) -> str:
     """Return the command line that finds this counterexample again."""
     explored = example.engine in (EXPLORER, SAMPLER)
-    words = ["kvproof explore" if explored else "kvproof check"]
+    words = ["kvproof gpu" if example.engine == TENSORS else "kvproof explore" if explored else "kvproof check"]
     if example.fault:
         words.append(f"--fault {example.fault}")
+    if example.engine == TENSORS:
+        words.append(f"--run {shlex.quote(example.scope)} --seed {example.seed}")
+        return " ".join(words)
     if explored:
         words += [f"--law {example.law}", f"--scope {example.scope}"]
         if example.engine == SAMPLER:

@@ -54,6 +54,8 @@ def command(file: Path, replay: bool, form: str | None, out: Path | None, agains
         page = f"open {file / files.INDEX}, " if (file / files.INDEX).is_file() else ""
         raise UserError(f"{file}: is a folder: {page}name a counterexample in it, or add --against OLD")
     example = counterexample.read(file)
+    if replay and example.engine == counterexample.TENSORS:
+        raise UserError(f"{file}: was found on tensors, which the model alone cannot run: use kvproof gpu --replay {file}")
     console = wide_console()
     if form is not None:
         _give(FORMS[form](example, str(file)), out)

@@ -163,7 +163,7 @@ def _machine(search: _Search) -> type[RuleBasedStateMachine]:
 
 
 @contextlib.contextmanager
-def _only_global_constants() -> Iterator[None]:
+def only_global_constants() -> Iterator[None]:
     """Keep Hypothesis from drawing constants that it reads in the sources of the modules loaded just now.
 
     Which modules those are depends on what this process did before and on how the package is installed, and so would the
@@ -214,7 +214,7 @@ def run_machine(
         suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large),
         phases=(Phase.generate, Phase.shrink),
     )
-    with _only_global_constants(), contextlib.suppress(_Broken):
+    with only_global_constants(), contextlib.suppress(_Broken):
         run_state_machine_as_test(machine, settings=chosen)
     actions, violation, legal = search.failure or ((), None, True)
     return MachineResult(violation, actions, legal, dict(search.judge.premises), dict(search.tracker.counts), search.steps)

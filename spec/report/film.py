@@ -22,7 +22,7 @@ from kvproof.core.pool import Pool
 from kvproof.core.world import Phase, Request, World, new_world
 from kvproof.spec import faults, ground
 from kvproof.spec import judge as judges
-from kvproof.spec.counterexample import Counterexample, CounterexampleError
+from kvproof.spec.counterexample import Counterexample, CounterexampleError, fault_of_model
 from kvproof.spec.exits import UserError
 from kvproof.spec.laws.base import Moment
 
@@ -242,7 +242,8 @@ def shoot(example: Counterexample) -> Film:
     Raises CounterexampleError for what cannot be run, NoWorld if its configuration is refused.
     """
     try:
-        planted = faults.planted(faults.by_id(example.fault)) if example.fault else nullcontext()
+        fault = fault_of_model(example)
+        planted = faults.planted(faults.by_id(fault)) if fault else nullcontext()
     except faults.FaultError as error:
         raise CounterexampleError(str(error)) from error
     with planted:
@@ -260,7 +261,7 @@ def shoot(example: Counterexample) -> Film:
 
 def _without_fault(example: Counterexample, moments: Sequence[Moment]) -> Moment | None:
     """Do the action that breaks the law once more as it should be done, from where the faulty run was before it."""
-    if not example.fault or example.position < 0:
+    if not fault_of_model(example) or example.position < 0:
         return None
     broken, fault = moments[example.position], faults.by_id(example.fault)
     world = broken.before

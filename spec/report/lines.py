@@ -188,7 +188,12 @@ def short(place: str) -> str:
 
 
 def fault_text(name: str) -> str:
-    """Return a planted fault with what it does wrong and what it replaces; of an unknown one only the id."""
+    """Return a planted fault with what it does wrong and what it replaces; of an unknown one only the id.
+
+    Those of the tensor layer, ``D-``, are not known here: nothing of spec imports it.
+    """
+    if name.startswith("D-"):
+        return f"{name}, of the tensor layer (kvproof gpu --fault list)"
     try:
         fault = faults.by_id(name)
     except faults.FaultError:
@@ -295,6 +300,8 @@ def origin(example: Counterexample) -> str:
 def reproduce(example: Counterexample, file: str | None = None) -> str:
     """Return the command that shows the violation again, from the file if there is one; that of an implementation is a call."""
     broke = example.implementation
+    if example.engine == examples.TENSORS:
+        return f"kvproof gpu --replay {shlex.quote(file)}" if file else examples.command(example)
     if broke is not None:
         asked = [("walks", broke.walks), ("steps", broke.steps), ("policies", list(broke.policies))]
         more = "".join(f", {name}={value!r}" for name, value in asked if value)

@@ -161,5 +161,6 @@ def missed(example: Counterexample, film: Film | None) -> str:
     seen = [name for name, count in tracker.counts.items() if count]
     said = f"This run brings about: {', '.join(seen)}. " if seen else ""
     said += f"A test without them, or one that does not judge {example.law}, passes: the wrong state is silent"
-    others = [law for law in faults.by_id(example.fault).laws if law != example.law] if example.fault else []
+    fault = examples.fault_of_model(example)
+    others = [law for law in faults.by_id(fault).laws if law != example.law] if fault else []
     return said + (f". {', '.join(others)} can see the same fault in other runs." if others else ".")

@@ -16,7 +16,7 @@ from attrs import Factory, frozen
 from kvproof.spec import counterexample as examples
 from kvproof.spec.exits import UserError
 
-SUMMARIES = ("check.json", "explore.json", "certificate.json", "conform.json")
+SUMMARIES = ("check.json", "explore.json", "certificate.json", "conform.json", "gpu.json")
 """What a folder of results is known by."""
 
 
@@ -98,6 +98,8 @@ def of(document: Mapping[str, Any]) -> Run:
         return _conformed(document)
     if "adapter" in document:
         return _adapter(document)
+    if "torch" in document:
+        return _tensors(document)
     return _checked(document)
 
 
@@ -184,6 +186,22 @@ def _adapter(document: Mapping[str, Any]) -> Run:
         },
         problems=tuple(document["problems"]),
         found=_found([one["counterexample"] for one in document["laws"] if one["counterexample"] is not None]),
+    )
+
+
+def _tensors(document: Mapping[str, Any]) -> Run:
+    rows = document["rows"]
+    return Run(
+        kind=f"gpu on {document['device']}",
+        verdict=document["verdict"],
+        scopes={
+            one["source"]: ScopeRow(
+                one["verdict"], f"{one['runs']:,} runs, {one['actions']:,} actions, {one['outputs']:,} outputs"
+            )
+            for one in rows
+        },
+        faults=dict.fromkeys(document["faults_survived"], ""),
+        found=_found(document["counterexamples"]),
     )
 
 

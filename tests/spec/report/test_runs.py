@@ -85,6 +85,22 @@ def test_releases_and_adapters_are_read():
     assert runs.of(adapter).kind == "conform adapter mine"
 
 
+def test_a_run_on_tensors_is_read():
+    row = {"source": "walks", "runs": 2, "actions": 1_500, "outputs": 9, "verdict": "holds", "remark": ""}
+    document = {
+        "verdict": "holds",
+        "device": "cpu",
+        "torch": "2.13.0",
+        "rows": [row],
+        "faults_survived": ["D-ROW-1"],
+        "counterexamples": [],
+    }
+    run = runs.of(document)
+    assert (run.kind, run.verdict, run.faults) == ("gpu on cpu", "holds", {"D-ROW-1": ""})
+    assert run.scopes["walks"].size == "2 runs, 1,500 actions, 9 outputs"
+    assert "D-ROW-1" in index.render(document, [])
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"adapter": 1}', '{"format": "kvproof-certificate"}', "[" * 100_000])
 def test_what_is_no_run_is_refused_by_name(tmp_path, text):
     (tmp_path / "check.json").write_text(text)
