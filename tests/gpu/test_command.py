@@ -110,7 +110,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
 def test_without_torch_the_pip_line_is_given():
     done = python("sys.modules['torch'] = None\nfrom kvproof.spec.cli import main\nsys.exit(main(['gpu', '--quick']))")
     assert done.returncode == 1
-    assert "needs the extra 'gpu': pip install 'kvproof[gpu]'" in done.stderr
+    assert "needs the extra 'gpu': pip install -e '.[gpu]' (in the clone)" in done.stderr
 
 
 def test_no_other_command_and_no_help_loads_torch():
