@@ -50,6 +50,7 @@ ONCE, DOUBLE = (native.resolve(KINDS, blocks_per_chunk=blocks) for blocks in (1,
     sizes="grid",
     bounds=GRID + "; the first three chunks, any number of tokens, any block, boundary and limit handed over",
     settles=("DS-6",),
+    deep=True,
 )
 def a_chunk_is_named_by_the_end_of_its_blocks(
     tokens: int, at: int, chunk: int, states: bool, block: int, quotient: int, rest: int, limit: int
@@ -297,6 +298,7 @@ def the_scan_stores_whole_chunks_and_no_states(
     sizes="grid",
     bounds="blocks of 4 tokens, chunks of 1 and 2 blocks; every kind; 0, 4, 6 and 8 local tokens, 1 to 9 external ones",
     laws=("LV-9",),
+    deep=True,
 )
 def a_native_load_fills_what_is_read_afterwards(local: int, external: int, group: int, pairs: bool) -> None:
     """A load fills the entries behind the local tokens of which some token is read at its end, from the chunks that hold

@@ -155,7 +155,12 @@ def external_tokens_replace_a_tail_only_if_they_reach_further(tail: int, externa
 
 
 @claim(
-    admission.classify, admission.is_in_flight, admission.is_on_host, sizes="shape", bounds="four blocks on each side, one key"
+    admission.classify,
+    admission.is_in_flight,
+    admission.is_on_host,
+    sizes="shape",
+    bounds="four blocks on each side, one key",
+    deep=True,
 )
 def a_candidate_gets_the_first_answer_that_applies(draft: Draft, key: Key, number: int, known: bool, copied: bool) -> None:
     """A candidate for a store is null, without a key, on its way, on the host, or ready: the first that applies (T25)."""

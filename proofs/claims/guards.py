@@ -50,6 +50,7 @@ def an_action_is_refused_outside_its_phases(phase: int, wanted: int, preempted: 
     bounds="S of 8 and A of 4; a hit of 0 to 16 tokens, 0 to 16 of them kept, 0 to 16 external ones, loaded or not",
     laws=("HB-8", "CA-7"),
     settles=("LD-2",),
+    deep=True,
 )
 def external_tokens_begin_behind_whole_blocks(hit: int, kept: int, external: int, load: bool) -> None:
     """External tokens are refused behind a part of a scheduler block, in a number that no hit could have, and in place of as

@@ -168,6 +168,7 @@ def the_joint_hit_is_the_deepest_where_all_can_resume(
     sizes="shape",
     bounds="full attention and states in blocks of 8 tokens, H of 4; any keys of three boundaries, limits of 7, 11 and 13",
     laws=("CA-6", "HB-8", "HB-9", "HB-10", "HB-15"),
+    deep=True,
 )
 def a_fine_hit_is_the_deepest_where_all_can_resume(a: bool, b: bool, c: bool, d: bool, e: bool, f: bool, limit: int) -> None:
     """With fine hits the joint hit may end inside a block: at the greatest hash boundary that attention reaches and at which
@@ -205,6 +206,7 @@ def several_ranks_hit_no_more_than_a_state(a: bool, b: bool, c: bool, d: bool, e
     sizes="shape",
     bounds="no, one and two connectors; full attention and states in blocks of 4 tokens; any keys of two boundaries",
     settles=("CA-1",),
+    deep=True,
 )
 def a_hit_diverges_only_for_connectors_that_can_use_it(
     a: bool, b: bool, c: bool, d: bool, one: bool, two: bool, count: int
@@ -231,6 +233,7 @@ def a_hit_diverges_only_for_connectors_that_can_use_it(
     "9 tokens",
     laws=("CA-5",),
     settles=("CA-4",),
+    deep=True,
 )
 def a_deeper_group_takes_no_more_than_the_joint_hit(a: bool, b: bool, c: bool, d: bool, e: bool, f: bool, eagle: bool) -> None:
     """If a group hits more than full attention its blocks were lost: then the joint hit is used, which does not diverge.

@@ -108,6 +108,7 @@ def confirmed_tokens_are_those_before_the_steps_in_flight(start: int, first: int
     sizes="shape",
     bounds="up to two drafts, up to three delivered tokens that agree with them or not; 0 to 3 tokens below the model length",
     laws=("LV-9", "RQ-4"),
+    deep=True,
 )
 def drafts_are_delivered_in_order_and_then_one_token(drafts: int, count: int, same: bool, samples: bool, room: int) -> None:
     """Delivered are the accepted drafts in their order and one sampled token, no more than the model length takes; of a chunk

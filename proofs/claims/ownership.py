@@ -46,6 +46,7 @@ def found(q: int, ranks: int) -> bool:
     sizes="grid",
     bounds="1 rank; " + BOUNDS,
     laws=("DS-2", "DS-3"),
+    deep=True,
 )
 def a_position_has_its_place_on_one_rank(q: int) -> None:
     """On one rank every position has the owner, column and offset that it is made of, and no two share them (DS-2, DS-3)."""
@@ -61,6 +62,7 @@ def a_position_has_its_place_on_one_rank(q: int) -> None:
     sizes="grid",
     bounds="2 ranks; " + BOUNDS,
     laws=("DS-2", "DS-3"),
+    deep=True,
 )
 def a_position_has_its_place_on_two_ranks(q: int) -> None:
     """On two ranks every position has the owner, column and offset that it is made of, and no two share them (DS-2, DS-3)."""
@@ -109,6 +111,7 @@ SHARES = tuple((ranks, interleave) for ranks in (1, 2, 4, 8) for interleave in (
     sizes="grid",
     bounds="1, 2, 4 and 8 ranks; interleaves 1, 2, 3, 4, 6, 8 and 12; any number of tokens",
     laws=("DS-4",),
+    deep=True,
 )
 def local_lengths_add_up_on_every_grid_point(num_tokens: int, at: int) -> None:
     """The local lengths of all ranks add up to the tokens (DS-4)."""

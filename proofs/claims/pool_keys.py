@@ -27,7 +27,12 @@ def insert_into_a_pool_without_keys(draft: Draft, number: int, node: int, group:
     assert four.holdings_kept(old, new)
 
 
-@claim(pools.insert, sizes="shape", bounds=four.KEY_IN_AND_OUT_OF_USE)
+@claim(
+    pools.insert,
+    sizes="shape",
+    bounds=four.KEY_IN_AND_OUT_OF_USE,
+    deep=True,
+)
 def insert_into_a_pool_with_one_key(draft: Draft, key: Key, number: int, node: int, group: int, tokens: int) -> None:
     """An inserted key is carried by its block; a primary that it had stays, and a key that it had changes nothing (T6)."""
     assert four.legal(draft, key, free=2)
@@ -73,7 +78,12 @@ def promote_only_to_more_tokens(draft: Draft, key: Key, standing: int, tokens: i
     assert (new is None) == (wanted <= stands_for)
 
 
-@claim(pools.insert_partial, sizes="shape", bounds=four.KEY_IN_AND_OUT_OF_USE)
+@claim(
+    pools.insert_partial,
+    sizes="shape",
+    bounds=four.KEY_IN_AND_OUT_OF_USE,
+    deep=True,
+)
 def insert_a_partial_boundary(draft: Draft, key: Key, number: int, node: int, group: int, tokens: int) -> None:
     """A partial boundary becomes the only key of its block where it stands for more tokens than the primary. Where not, it is a
     further key beside those that the block has, and changes nothing if it is one of them (T8).

@@ -310,6 +310,7 @@ def a_chunk_with_a_checkpoint_inside_need_not_stop(start: int, length: int, prom
     sizes="grid",
     bounds="clipping unit 4, hash block 2; any start and length of a prompt's chunk, any room of a step",
     laws=("LV-10", "CC-3"),
+    deep=True,
 )
 def a_clipped_chunk_ends_where_a_state_is_of_use(
     start: int, wanted: int, prompt: int, fine: bool, eagle: bool, most: int

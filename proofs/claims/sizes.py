@@ -46,7 +46,13 @@ def default_hash_block_is_the_greatest_common_divisor(one: int, other: int) -> N
     assert not greater
 
 
-@claim(geometry.hash_block_size, sizes="grid", bounds=PAIR + "; a requested unit of 1 to 8", laws=("HB-1",))
+@claim(
+    geometry.hash_block_size,
+    sizes="grid",
+    bounds=PAIR + "; a requested unit of 1 to 8",
+    laws=("HB-1",),
+    deep=True,
+)
 def requested_unit_is_taken_iff_it_divides_every_cacheable_size(one: int, other: int, unit: int, flag: bool) -> None:
     """A requested match unit is taken exactly if it divides the size of every group that caches (2.2, HB-1)."""
     assert 0 <= one < 8
@@ -79,7 +85,13 @@ def nothing_is_hashed_without_caching_and_connectors(one: int, other: int, cache
     assert found == (geometry.scheduler_block_size(sizes) if whole else geometry.default_hash_block_size(sizes))
 
 
-@claim(geometry.check_sizes, sizes="grid", bounds=PAIR + "; a hash block of 1 to 4 and a scheduler block of 48", laws=("HB-1",))
+@claim(
+    geometry.check_sizes,
+    sizes="grid",
+    bounds=PAIR + "; a hash block of 1 to 4 and a scheduler block of 48",
+    laws=("HB-1",),
+    deep=True,
+)
 def sizes_are_accepted_iff_they_divide(one: int, other: int, unit: int, flag: bool) -> None:
     """Sizes are accepted exactly if the hash block divides what caches, and all of them the scheduler block (2.2, HB-1)."""
     assert 0 <= one < 8

@@ -97,6 +97,7 @@ def adopt_two_blocks_of_full_attention(draft: Draft, first: int, second: int, wh
     sizes="shape",
     bounds="four blocks with one key; Mamba align of 8 tokens a block, a hit of 4 or 8 tokens, 0 or 8 external ones",
     laws=("PC-1", "PC-3", "TB-1", "TB-14"),
+    deep=True,
 )
 def adopt_a_recurrent_state(draft: Draft, key: Key, block: int, whole: bool, load: bool) -> None:
     """A state is adopted with one reference, and a copy of it is owed if it stands inside its block; a state that external
@@ -143,6 +144,7 @@ def adopt_a_recurrent_state_behind_a_null_entry(draft: Draft, key: Key, block: i
     sizes="shape",
     bounds="four blocks with one key; a window of 4 tokens over blocks of 4, a hit of 8 tokens",
     laws=("PC-1", "PC-3", "TB-1", "TB-5"),
+    deep=True,
 )
 def adopt_a_window(draft: Draft, key: Key, first: int, second: int) -> None:
     """Of a window's hit the entry behind which nothing is read any more becomes null without being touched, the others are

@@ -57,6 +57,7 @@ def take_a_block_beside_a_table(draft: Draft, key: Key, first: int, second: int)
     sizes="shape",
     bounds="four blocks of 4 tokens with one key; an empty table, 0 to 12 slots",
     laws=("PC-1", "PC-3", "PC-7", "TB-4"),
+    deep=True,
 )
 def grow_an_empty_table(draft: Draft, key: Key, slots: int) -> None:
     """As many blocks are taken as the demand said: if they are free the table covers the slots afterwards, else growth is
@@ -84,6 +85,7 @@ def grow_an_empty_table(draft: Draft, key: Key, slots: int) -> None:
     sizes="shape",
     bounds="four blocks of 4 tokens without keys; a table of one entry, 0 to 12 slots",
     laws=("PC-1", "PC-3", "PC-7", "TB-2", "TB-4", "TB-8"),
+    deep=True,
 )
 def grow_a_table_of_one(draft: Draft, first: int, slots: int) -> None:
     """A table only grows at its end, by blocks that are not in it, and never shrinks (T19, TB-2, TB-8, PC-7)."""

@@ -101,6 +101,7 @@ def free_two_tables_of_keyed_blocks(draft: Draft, key: Key, other: Key, turned: 
     sizes="shape",
     bounds="four blocks without keys, one or two of them in use; two tables of one entry each, one step in flight",
     laws=("PC-3",),
+    deep=True,
 )
 def free_behind_a_step_in_flight(draft: Draft, first: int, second: int, due: int, opened: bool, issued: int) -> None:
     """Where freeing is deferred, a request whose step runs and is not opened yet gives nothing back: its tables are queued

@@ -51,6 +51,7 @@ def offer_a_handoff(draft: Draft, key: Key, queue: int, node: int, group: int, k
     sizes="shape",
     bounds="four device blocks of which one is keyed, four host blocks without keys; one handoff of a request that may be gone",
     laws=("HO-3", "HO-5"),
+    deep=True,
 )
 def consume_one_handoff(draft: Draft, key: Key, queue: int, known: int, finished: bool, preempted: int, before: int) -> None:
     """A handoff of a request that the store side does not know, that has finished or that was preempted in or before the

@@ -104,6 +104,7 @@ def drop_the_stale_hit_of_one_request(draft: Draft, first: int, second: int, req
     sizes="shape",
     bounds="four host blocks with one key; a hit of two blocks, of which the load takes the first or both",
     laws=("CP-1", "CP-5", "PC-3"),
+    deep=True,
 )
 def exchange_the_pins_of_a_hit(draft: Draft, key: Key, first: int, second: int, both: bool) -> None:
     """The pins of a lookup become those of its load: each chosen block keeps its references, the others lose one (T29,

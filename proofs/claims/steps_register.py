@@ -27,6 +27,7 @@ def smaller(draft: Draft, block: int, tokens: int) -> bool:
     sizes="shape",
     bounds="four blocks of 4 tokens, one key; a table of one entry, 0 to 7 cacheable tokens",
     laws=("PC-11", "HB-3", "HB-6", "HB-7", "TB-14"),
+    deep=True,
 )
 def register_the_block_of_a_table(draft: Draft, key: Key, first: int, node: int, tokens: int) -> None:
     """A full block of the table comes to stand for its end under the node of that boundary and loses smaller keys; a null
@@ -55,6 +56,7 @@ def register_the_block_of_a_table(draft: Draft, key: Key, first: int, node: int,
     bounds="four blocks of 4 tokens without keys; a table of two entries, none, one or both registered before, "
     "4 or 8 cacheable tokens",
     laws=("HB-3", "HB-5", "HB-6", "TB-14"),
+    deep=True,
 )
 def register_the_blocks_of_a_table(
     draft: Draft, first: int, second: int, node: int, later: int, before: int, both: bool

@@ -41,6 +41,7 @@ def writable(draft: Draft, block: int) -> bool:
     sizes="shape",
     bounds="four blocks, one key; a table of two entries, either column",
     laws=("TB-8", "TB-10", "PC-3"),
+    deep=True,
 )
 def relocate_a_block(draft: Draft, key: Key, first: int, second: int, column: int) -> None:
     """A private block without a key moves to the end of its table and leaves null behind; the pool does not change
@@ -88,6 +89,7 @@ def relocate_only_a_private_block(queue: int, keyed: int, shared: bool, first: i
     bounds="four blocks of 4 tokens without keys, one speculative; a table of a running and a "
     "speculative block, a step to 1 to 12 tokens",
     laws=("PC-1", "PC-3", "PC-7", "TB-4", "TB-6", "TB-8"),
+    deep=True,
 )
 def grow_and_relocate(draft: Draft, first: int, second: int, tokens: int) -> None:
     """A step's growth moves a speculative block that it leaves behind and takes as many blocks as the demand said; the

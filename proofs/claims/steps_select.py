@@ -57,6 +57,7 @@ def scan_a_table_of_two(
     sizes="shape",
     bounds="four device blocks of 4 tokens with one key, four empty host blocks; a table of two null entries, 8 tokens",
     laws=("HO-10", "IP-1", "IP-2"),
+    deep=True,
 )
 def scan_behind_a_window(draft: Draft, key: Key, cursor: int) -> None:
     """A null entry denotes the block that still has the key of its end, if one has it: only that block is picked, under

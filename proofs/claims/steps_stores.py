@@ -80,6 +80,7 @@ def end_a_store_of_two_blocks(draft: Draft, key: Key, other: Key, first: int, se
     sizes="shape",
     bounds="four device blocks with one key, four host blocks without; a store of one block by two workers",
     laws=("CP-9", "CP-2", "PC-3", "LV-2"),
+    deep=True,
 )
 def complete_a_store_with_the_last_report(draft: Draft, key: Key, source: int, had: int, more: int, event: int) -> None:
     """A store ends with the last worker's report: before it no key appears on the host and no reference goes, with it the
