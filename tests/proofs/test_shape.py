@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 import pytest
+
+from kvproof.spec import laws
 
 pytest.importorskip("crosshair")
 
@@ -119,7 +124,7 @@ ASKING = [["--quick"], ["--claim", "grid.blocks_share_no_slot"], ["--update"], [
 @pytest.mark.parametrize("arguments", ASKING, ids=" ".join)
 def test_a_claim_without_a_faulty_twin_ends_with_1(catalogued, capsys, arguments):
     right = catalogue.planted
-    twinless = lambda file: tuple(one for one in right(file) if one.name != "floor for ceil")  # noqa: E731
+    twinless: Any = lambda file: tuple(one for one in right(file) if one.name != "floor for ceil")  # noqa: E731
     twinless.cache_clear = right.cache_clear
     catalogued.setattr(catalogue, "planted", twinless)
     said = refused(capsys, *arguments)
@@ -154,26 +159,26 @@ def test_a_decorated_function_of_another_name_is_not_dropped(catalogued, capsys)
 
 @pytest.mark.parametrize("error", [ImportError("no such name"), AssertionError("odd"), SystemExit(0)])
 def test_a_file_that_cannot_be_loaded_ends_with_1(catalogued, capsys, error):
-    right = catalogue.importlib.import_module
+    right = importlib.import_module
 
     def load(name):
         if name.endswith("claims.sizes"):
             raise error
         return right(name)
 
-    catalogued.setattr(catalogue.importlib, "import_module", load)
+    catalogued.setattr(importlib, "import_module", load)
     said = refused(capsys, "--quick")
     assert said.startswith(f"Error: proofs/claims/sizes.py: cannot be loaded: {type(error).__name__}: ")
     assert "Traceback" not in said
 
 
 def test_a_twin_of_a_claim_that_nobody_has_ends_with_1(catalogued, capsys):
-    odd = lambda file: (Planted("a fault", ("no_such_claim",), ()),)  # noqa: E731
+    odd: Any = lambda file: (Planted("a fault", ("no_such_claim",), ()),)  # noqa: E731
     odd.cache_clear = catalogue.planted.cache_clear
     catalogued.setattr(catalogue, "planted", odd)
     assert "'a fault' refutes 'no_such_claim', but there is no such claim" in refused(capsys, "--quick")
 
 
 def test_a_law_that_nobody_has_ends_with_1(catalogued, capsys):
-    catalogued.setattr(catalogue.laws, "ALL", [law for law in catalogue.laws.ALL if law.id != "DS-1"])
+    catalogued.setattr(laws, "ALL", [law for law in laws.ALL if law.id != "DS-1"])
     assert "there is no law 'DS-1'" in refused(capsys, "--quick")

@@ -218,7 +218,7 @@ def scope(one, **changes):
     laws_ = tuple(law.id for law in laws.ALL)
     made = Certificate(
         scope=one.name, fault="", profile="sound", settings={}, bounds=certificates.bounds_as_dict(one.bounds), leaves_out=(),
-        laws=laws_, end="complete", orbits=pin.orbits, edges=pin.edges, depth=pin.depth, levels=pin.levels, kinds={}, key_bytes=0,
+        laws=laws_, end="complete", orbits=pin.orbits, edges=pin.edges, depth=pin.depth, levels=pin.levels or (), kinds={}, key_bytes=0,
         witnesses={}, premises={law: JUDGED.get(law, 1) for law in laws_}, runs=1, refusals=0, closed=0,
     )  # fmt: skip
     return {**certificates.as_dict(evolve(made, **changes)), "verdict": "holds"}
@@ -227,7 +227,7 @@ def scope(one, **changes):
 def certificate(*, scopes=None, **changes):
     """The certificate of a whole exploration, but for what is changed."""
     every = [scope(one) for one in CATALOGUE] if scopes is None else scopes
-    premises = {}
+    premises: dict[str, int] = {}
     for one in every:
         for law, count in one["premises"].items():
             premises[law] = premises.get(law, 0) + count

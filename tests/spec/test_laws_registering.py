@@ -21,6 +21,11 @@ from kvproof.spec.laws.base import Moment
 SIZES: dict[str, Any] = {"max_model_len": 64, "num_blocks": 32, "max_running": 2}
 
 
+def sized(**more: Any) -> dict[str, Any]:
+    """The usual sizes, and others."""
+    return {**SIZES, **more}
+
+
 def admitted(config, tokens, chunk) -> Moment:
     """The first allocation of a request: ``chunk`` of its tokens."""
     world = new_world(config)
@@ -71,8 +76,8 @@ def missing(moment: Moment):
     return [(one["group"], one["column"], one["boundary"]) for one in values]
 
 
-ONE = configs.configure((full(4), mamba(16)), **{**SIZES, "hash_block_size": 2})
-FINE = configs.configure((full(4), mamba(4)), **{**SIZES, "hash_block_size": 2})
+ONE = configs.configure((full(4), mamba(16)), **sized(hash_block_size=2))
+FINE = configs.configure((full(4), mamba(4)), **sized(hash_block_size=2))
 """E = 4 of full attention, states every 4 or 16 tokens, H = A = 2: hits may end inside a block."""
 
 
@@ -104,7 +109,7 @@ def test_a_state_is_named_where_its_chunk_ends_at_the_prompts_checkpoint():
 def test_what_retention_does_not_keep_is_not_named():
     # A window of 5 with E = 4 and A = 4 (no recurrent group, so that S = 4): retention 0 keeps the blocks that a resend of 13
     # tokens reads: it resumes at 12, so ceil(4 / 4) = 1 block, column 2.
-    config = configs.configure((full(4), window(4, 5)), **{**SIZES, "retention": 0})
+    config = configs.configure((full(4), window(4, 5)), **sized(retention=0))
     moment = admitted(config, 13, 13)
     assert boundaries(moment, 0) == [4, 8, 12]
     assert boundaries(moment, 1) == [12]
@@ -122,9 +127,9 @@ def test_what_was_keyed_before_and_taken_away_is_not_named_again():
 
 
 def test_nothing_is_named_without_caching_and_of_a_refusal():
-    off = configs.configure((full(4),), **{**SIZES, "caching": False})
+    off = configs.configure((full(4),), **sized(caching=False))
     assert missing(admitted(off, 8, 8)) is None
-    tight = configs.configure((full(4),), **{**SIZES, "num_blocks": 2})
+    tight = configs.configure((full(4),), **sized(num_blocks=2))
     moment = admitted(tight, 8, 8)
     assert moment.record is not None
     assert not moment.record.admitted

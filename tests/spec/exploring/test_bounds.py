@@ -18,10 +18,17 @@ from kvproof.spec.exploring.bounds import DISTURBANCES, Bounds
 
 NARROW = Bounds(("ab",))
 SETTINGS: dict[str, Any] = {"max_model_len": 4, "num_blocks": 5, "max_running": 1}
+
+
+def sized(**more: Any) -> dict[str, Any]:
+    """The usual sizes, and others."""
+    return {**SETTINGS, **more}
+
+
 PLAIN = configs.configure((full(1),), **SETTINGS)
-HOST = configs.configure((full(1),), **{**SETTINGS, "offload": Offload(num_blocks=4)})
-BOTH = configs.configure((full(1),), **{**SETTINGS, "offload": Offload(num_blocks=4), "connectors": (False,)})
-DRAFTS = configs.configure((full(1),), **{**SETTINGS, "num_draft_tokens": 3})
+HOST = configs.configure((full(1),), **sized(offload=Offload(num_blocks=4)))
+BOTH = configs.configure((full(1),), **sized(offload=Offload(num_blocks=4), connectors=(False,)))
+DRAFTS = configs.configure((full(1),), **sized(num_draft_tokens=3))
 
 
 def changes(config, **wider):
@@ -91,13 +98,8 @@ def test_what_the_configuration_never_does_is_not_said():
 
 def test_every_bound_is_spoken_of():
     """A field that no test above widens or narrows would be one that the list forgets."""
-    tested = {
-        name
-        for mark in test_what_a_bound_leaves_out_is_said_as_long_as_it_does.pytestmark
-        for _, wider, _ in mark.args[1]
-        for name in wider
-    }
-    tested |= {name for mark in test_what_is_bounded_more_is_said.pytestmark for _, wider, _ in mark.args[1] for name in wider}
+    both: tuple[Any, ...] = (test_what_a_bound_leaves_out_is_said_as_long_as_it_does, test_what_is_bounded_more_is_said)
+    tested = {name for test in both for mark in test.pytestmark for _, wider, _ in mark.args[1] for name in wider}
     assert tested == {field.name for field in attrs.fields(Bounds)}
 
 

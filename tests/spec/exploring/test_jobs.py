@@ -152,13 +152,14 @@ def test_what_a_search_finds_first_is_as_short_as_it_gets_and_other_runs_are_mad
     explorer, sampler = jobs.EXPLORER, jobs.SAMPLER
     assert shrunk(monkeypatch, explorer, "LV-10", -1)  # a whole run, one of those that are judged now and then
     assert shrunk(monkeypatch, sampler, "PC-1", 2)
-    for found in (
+    others: tuple[Any, ...] = (
         (explorer, "PC-1", 2),  # at an edge
         (explorer, "LV-4", -1),  # at an end: every world between plans is asked
         (explorer, "LV-9", -1),  # progress that is refused
         (sampler, "DS-1", -1, 0),  # the configuration alone
         (explorer, "LV-10", -1, 3, True),  # every run is judged
-    ):
+    )
+    for found in others:
         assert not shrunk(monkeypatch, *found)
 
 

@@ -29,6 +29,13 @@ from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Evidence
 
 SETTINGS: dict[str, Any] = {"max_model_len": 4, "num_blocks": 6, "max_running": 1, "offload": Offload(num_blocks=5)}
+
+
+def sized(**more: Any) -> dict[str, Any]:
+    """The usual sizes, and others."""
+    return {**SETTINGS, **more}
+
+
 CONFIG = configs.configure((full(1),), **SETTINGS)
 EMPTY = new_world(CONFIG)
 ONE = judges.attempt(EMPTY, act.Submit(7, (0, 0))).after
@@ -363,7 +370,7 @@ def test_a_cycle_is_none_if_it_leaves_out_what_is_fair_or_takes_what_nobody_aske
 
 
 def test_a_step_may_run_beside_an_open_plan_on_a_cycle(monkeypatch):
-    ahead = configs.configure((full(1),), **{**SETTINGS, "max_steps_in_flight": 2, "defer_block_free": True})
+    ahead = configs.configure((full(1),), **sized(max_steps_in_flight=2, defer_block_free=True))
     parts = tuple(map(act.Execute, ahead.parts))
     assert again(monkeypatch, PLAN, (PLAN[0], *parts, *PLAN[1:]), config=ahead)
 
