@@ -41,7 +41,7 @@ def endless(unit: Unit) -> Answer:
         return surroundings(unit)
     file = Path(tempfile.mkdtemp()) / "endless.py"
     file.write_text(ENDLESS, encoding="utf-8")
-    return Answer(unit, symbolic.check(symbolic.load(file, "endless").forever, 0.01))
+    return Answer(unit, symbolic.check(symbolic.load(file, "endless").forever, 60))
 
 
 ENDLESS = """

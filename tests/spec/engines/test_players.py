@@ -98,7 +98,7 @@ def test_a_run_that_cannot_go_on_says_so() -> None:
     judge = Judge([law for law in WHOLE if law.check_end is not None])
     found = judge.run(config, actions, lambda config: Refusing(players.Model(new_world(config)), Counter()))
     said = [violation.evidence.message for violation in found if violation.law == "LV-2"]
-    assert said[0] == "what has to end cannot go on"
+    assert said[0] == "what an engine does by itself to end this is refused"
     assert "blocks stay pinned for ever" in said
 
 
