@@ -2,7 +2,8 @@
 
 Those say that no key too many is inserted; this one that none is left out. A key that is missing harms nobody at once: it is a
 hit that a later request does not get. Which full entries are kept is counted from 2.9 by ``naive``, and nothing else is asked:
-what was keyed before and was taken away (T4) is not registered again.
+what was keyed before and was taken away (T4) is not registered again. Whether hits are fine-grained is read off the
+configuration: HB-11 asks whether that is right, and a gate that stays closed is a policy (PM-4).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Collection, Iterator
 from kvproof.core.actions import Allocate
 from kvproof.core.config import Config
 from kvproof.core.world import Request, World
-from kvproof.spec import ground, naive, naive_hits
+from kvproof.spec import ground, ground_host, naive, naive_hits
 from kvproof.spec.laws.base import Evidence, Findings, Law, Moment
 
 
@@ -31,7 +32,7 @@ def _registers_what_is_named(moment: Moment) -> Findings:
     for group, spec in enumerate(config.groups):
         if not spec.prefix_cacheable or group in ground.scratch_groups(config):
             continue
-        limit = ground.cacheable_tokens(config, group, end)
+        limit = ground_host.cacheable_tokens(config, group, end)
         for column, boundary in _named(moment.after, old, new, group, limit):
             judged = True
             block = new.groups[group].table[column]

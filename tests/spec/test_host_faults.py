@@ -56,6 +56,13 @@ def before_the_copy() -> object:
     return one_state().host_keys(1)
 
 
+def ends_of_the_queue() -> object:
+    """First and last of the host's free queue of 19 blocks when block 1 has been stored into (T28)."""
+    driver = one_state()
+    driver.do(act.RunStore(0), act.CompleteStore(0))
+    return driver.host.pool.free[0], driver.host.pool.free[-1]
+
+
 def found_again() -> object:
     """G2: what a resend finds on the host once everything is stored and the device's keys are gone."""
     driver = HostDriver(hybrid(16, 16, dcp_size=4))
@@ -347,6 +354,7 @@ PROFILED: list[tuple[str, Callable[[Profile], object], object, object]] = [
 SCENARIOS: list[tuple[str, Callable[[], object], object, object]] = [
     ("M-ACK-1", one_of_two_workers, {}, {16: [1]}),
     ("M-EARLY-1", before_the_copy, {}, {16: [1]}),
+    ("M-LRU-2", ends_of_the_queue, (2, 1), (1, 19)),
     ("M-REG-1", found_again, 48, 0),
     ("M-TAIL-3", found_again, 48, 0),
     ("M-REPLAY-1", tail_that_fills_up, [], [48, 64]),
