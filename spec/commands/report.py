@@ -44,6 +44,8 @@ def command(file: Path, replay: bool, form: str | None, out: Path | None, agains
     """
     if out is not None and form is None:
         raise UserError("--out FILE takes a form: add --html, --markdown, --reviewer, --svg or --as-test")
+    if out is not None and out.resolve() == file.resolve():
+        raise UserError(f"--out {out}: is the counterexample itself, which would be gone: name another file")
     if against is not None:
         if replay or form is not None:
             raise UserError("--against OLD compares two runs: leave the forms and --replay out")

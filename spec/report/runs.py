@@ -133,7 +133,7 @@ def _checked(document: Mapping[str, Any]) -> Run:
 
 def _explored(document: Mapping[str, Any]) -> Run:
     found = _found(document["counterexamples"])
-    broken = {one.law for one in found if not one.fault}
+    broken = {one.law for one in found}
     return Run(
         kind="explore",
         verdict=document["verdict"],
@@ -228,9 +228,8 @@ class Change:
             return not self.before
         if self.what == "fault":
             return bool(self.before) and not self.now
-        return (self.before, self.now) not in (("", "holds"), ("refuted", "holds"), ("undetermined", "holds")) and (
-            self.before == "holds" or self.now == "refuted"
-        )
+        held, holds = (text.partition(",")[0] == "holds" for text in (self.before, self.now))
+        return not holds and (held or self.now.partition(",")[0] == "refuted")
 
     def __str__(self) -> str:
         return f"{self.what} {self.name}: {self.before or 'none'} > {self.now or 'none'}"

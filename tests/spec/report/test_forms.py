@@ -280,6 +280,13 @@ def test_a_wrong_command_line_says_what_to_do(file, capsys, arguments, said):
     assert said in capsys.readouterr().err
 
 
+def test_the_counterexample_itself_is_never_overwritten(file, capsys):
+    before = file.read_text()
+    assert cli.main(["report", str(file), "--svg", "--out", str(file)]) == 1
+    assert "is the counterexample itself" in capsys.readouterr().err
+    assert file.read_text() == before
+
+
 def test_a_folder_is_no_counterexample(tmp_path, capsys):
     assert cli.main(["report", str(tmp_path)]) == 1
     assert "is a folder: name a counterexample in it" in capsys.readouterr().err

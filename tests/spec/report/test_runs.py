@@ -61,11 +61,11 @@ def test_an_exploration_is_read():
     assert "more than 1 requests" in run.scopes["tiny"].leaves_out
 
 
-def test_a_fault_of_an_exploration_is_no_violation_of_the_law():
+def test_a_law_that_a_fault_breaks_is_refuted_in_that_run():
     run = runs.of(explored("M-LRU-1"))
     assert [(one.law, one.fault, one.length) for one in run.found] == [("PC-8", "M-LRU-1", 8)]
     assert run.faults["M-LRU-1"] == "PC-8 in tiny after 8 actions"
-    assert run.laws["PC-8"].verdict != "refuted"
+    assert run.laws["PC-8"].verdict == "refuted"
 
 
 def test_releases_and_adapters_are_read():
@@ -147,6 +147,21 @@ def test_a_law_that_is_judged_no_more_and_a_new_counterexample_are_worse():
     assert Change("law", "PC-1", "holds", "").worse
     assert Change("counterexample", "PC-1 in fa4", "", "3 actions").worse
     assert not Change("counterexample", "PC-1 in fa4", "3 actions", "").worse
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "worse"),
+    [
+        ("holds, 3 orbits, 4 edges, complete", "undetermined, 3 orbits, 4 edges, edges", True),
+        ("holds, 3 orbits, 4 edges, complete", "", True),
+        ("holds, 3 orbits, 4 edges, complete", "holds, 5 orbits, 4 edges, complete", False),
+        ("undetermined, 3 orbits", "holds, 3 orbits", False),
+        ("undetermined, 3 orbits", "refuted, 3 orbits", True),
+        ("", "refuted, 3 orbits", True),
+    ],
+)
+def test_a_scope_that_held_and_does_not_any_more_is_worse(before, now, worse):
+    assert Change("scope", "fa1", before, now).worse is worse
 
 
 def test_runs_of_different_kinds_are_not_compared():
