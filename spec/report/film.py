@@ -18,6 +18,7 @@ from kvproof.core.actions import Submit
 from kvproof.core.config import SOUND, Config
 from kvproof.core.contents import GARBAGE, UNWRITTEN
 from kvproof.core.errors import ConfigError
+from kvproof.core.offload.state import Load, Queued, Store
 from kvproof.core.pool import Pool
 from kvproof.core.world import Phase, Request, World, new_world
 from kvproof.spec import faults, ground
@@ -111,6 +112,11 @@ class Frame:
         """Yield the blocks of both tiers, without their null blocks."""
         yield from self.device
         yield from self.host
+
+    @property
+    def wrong(self) -> list[tuple[Block, Claim]]:
+        """The keys that claim something else than the bytes, with their blocks; none in the middle of a step."""
+        return [(block, claim) for block in self.blocks() for claim in block.wrong] if self.settled else []
 
     def of(self, tier: Tier, block: int) -> Block:
         """Return a block."""
@@ -319,47 +325,37 @@ def _owners(world: World, names: Names) -> dict[int, list[Owner]]:
 
 def _pins(world: World) -> dict[int, list[str]]:
     """Say what refers to device blocks beside tables."""
-    found: dict[int, list[str]] = {}
-
-    def pin(blocks: Iterable[int], what: str) -> None:
-        for block in blocks:
-            if block != ground.NULL:
-                found.setdefault(block, []).append(what)
-
+    named: list[tuple[Iterable[int], str]] = []
     if world.phase in ground.PLANNING:
         for group, source, destination in world.plan.copies:
-            pin((source,), f"copy to {destination} owed (g{group})")
-            pin((destination,), f"copy from {source} owed (g{group})")
-    for free in world.deferred:
-        for table in free.tables:
-            pin(table, "deferred free")
-    if world.host is not None:
-        for store in world.host.stores:
-            pin(store.device, f"store {store.event}")
-        for store in world.host.abandoned_stores:
-            pin(store.device, f"abandoned store {store.event}")
-        for queued in world.host.queued:
-            pin(queued.device, "queued store")
-        for load in world.host.loads:
-            pin(load.device, f"load of r{load.request}")
-        for load in world.host.abandoned_loads:
-            pin(load.device, f"abandoned load of r{load.request}")
-    return found
+            named.append(((source,), f"copy to {destination} owed (g{group})"))
+            named.append(((destination,), f"copy from {source} owed (g{group})"))
+    named += [(table, "deferred free") for free in world.deferred for table in free.tables]
+    return _gathered([*named, *((transfer.device, what) for transfer, what in _transfers(world))])
 
 
 def _host_pins(world: World) -> dict[int, list[str]]:
     """Say what refers to host blocks."""
-    found: dict[int, list[str]] = {}
+    hits = () if world.host is None else world.host.pending
+    pinned = [(table, f"hit of r{hit.request}") for hit in hits for table in hit.lists]
+    return _gathered([*((transfer.host, what) for transfer, what in _transfers(world)), *pinned])
+
+
+def _transfers(world: World) -> Iterator[tuple[Store | Queued | Load, str]]:
+    """Yield the stores and loads of a world that are not over, each in words."""
     host = world.host
     if host is None:
-        return found
-    named: list[tuple[Iterable[int], str]] = []
-    named += [(store.host, f"store {store.event}") for store in host.stores]
-    named += [(store.host, f"abandoned store {store.event}") for store in host.abandoned_stores]
-    named += [(queued.host, "queued store") for queued in host.queued]
-    named += [(load.host, f"load of r{load.request}") for load in host.loads]
-    named += [(load.host, f"abandoned load of r{load.request}") for load in host.abandoned_loads]
-    named += [(table, f"hit of r{hit.request}") for hit in host.pending for table in hit.lists]
+        return
+    yield from ((store, f"store {store.event}") for store in host.stores)
+    yield from ((store, f"abandoned store {store.event}") for store in host.abandoned_stores)
+    yield from ((queued, "queued store") for queued in host.queued)
+    yield from ((load, f"load of r{load.request}") for load in host.loads)
+    yield from ((load, f"abandoned load of r{load.request}") for load in host.abandoned_loads)
+
+
+def _gathered(named: Iterable[tuple[Iterable[int], str]]) -> dict[int, list[str]]:
+    """Return what is said of each block, without the null block."""
+    found: dict[int, list[str]] = {}
     for blocks, what in named:
         for block in blocks:
             if block != ground.NULL:

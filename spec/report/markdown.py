@@ -25,14 +25,17 @@ def render(example: Counterexample, file: str | None = None) -> str:
         out += ["", "| | action | answer |", "|---|---|---|"]
         out += [f"| {line.number} | `{code(line.action)}` | {text(line.answer)} |" for line in lines.story(example)]
     out += [f"\n{legend.HOW[0].upper()}{legend.HOW[1:]}."] if any(legend.changes(example)) else []
-    out += ["", "<details><summary>Configuration</summary>", ""]
-    out += [f"{lines.sizes_text(example)}; profile {lines.profile_text(example.profile)}."]
-    out += ["", "| group | kind | block | E | row |", "|---|---|---|---|---|"]
-    out += [f"| {' | '.join(row)} |" for row in lines.groups(example)]
-    out += ["", "</details>"]
+    out += ["", "<details><summary>Configuration</summary>", "", *configuration(example), "", "</details>"]
     out += ["", f"{lines.origin(example)[0].upper()}{lines.origin(example)[1:]}. To see it again:", ""]
     out.append(f"    {lines.reproduce(example, file)}")
     return "\n".join(out) + "\n"
+
+
+def configuration(example: Counterexample) -> list[str]:
+    """Return the sizes, the profile and the table of groups, line by line."""
+    head = [f"{lines.sizes_text(example)}; profile {lines.profile_text(example.profile)}.", ""]
+    head += ["| group | kind | block | E | row |", "|---|---|---|---|---|"]
+    return head + [f"| {' | '.join(row)} |" for row in lines.groups(example)]
 
 
 def text(value: str) -> str:

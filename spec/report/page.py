@@ -17,7 +17,7 @@ from kvproof.spec import counterexample as examples
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.report import around, candidates, legend, lineage, lines, templating
 from kvproof.spec.report import film as films
-from kvproof.spec.report.film import Block, Film, Frame
+from kvproof.spec.report.film import Block, Film
 
 
 def render(example: Counterexample, file: str | None = None) -> str:
@@ -54,7 +54,6 @@ def render(example: Counterexample, file: str | None = None) -> str:
         jump_short="violation",
         jump_where="where the law breaks",
         text=lines.action_text,
-        wrong=wrong,
     )
 
 
@@ -125,11 +124,6 @@ def _block(block: Block) -> dict[str, Any]:
         "group": block.group,
         "ranks": block.ranks,
     }
-
-
-def wrong(frame: Frame) -> list[tuple[Block, films.Claim]]:
-    """Return the keys of a frame that claim something else than the bytes, with their blocks; none in the middle of a step."""
-    return [(block, claim) for block in frame.blocks() for claim in block.wrong] if frame.settled else []
 
 
 def embedded(value: object) -> str:

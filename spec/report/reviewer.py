@@ -47,10 +47,7 @@ def render(example: Counterexample, file: str | None = None) -> str:
         out += [
             f"Source: {source.replace('#', 'vllm#')}. The law and its words: docs/laws.md, docs/semantics.md ({example.law})."
         ]
-    out += ["", "## Configuration", ""]
-    out.append(f"{lines.sizes_text(example)}; profile {lines.profile_text(example.profile)}.")
-    out += ["", "| group | kind | block | E | row |", "|---|---|---|---|---|"]
-    out += [f"| {' | '.join(row)} |" for row in lines.groups(example)]
+    out += ["", "## Configuration", "", *markdown.configuration(example)]
     if film is not None:
         out += _around(example, film)
         out += _lives(example, film)
@@ -121,8 +118,7 @@ def _lives(example: Counterexample, film: Film) -> list[str]:
 
 
 def _claims(example: Counterexample, film: Film) -> list[str]:
-    frame = film.frames[films.violation_of(example)]
-    wrong = [(block, claim) for block in frame.blocks() for claim in block.wrong] if frame.settled else []
+    wrong = film.frames[films.violation_of(example)].wrong
     if not wrong:
         return []
     rows = [f"| {block.name} | {claim.text} | {block.bytes} | {claim.wrong} |" for block, claim in wrong]
