@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import pickle
+import shutil
 import signal
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -215,6 +218,7 @@ def _work(line: Connection, folder: str, answered: Callable[[Unit], Answer]) -> 
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     tempfile.tempdir = folder
+    threading.Thread(target=_end_with_parent, args=(folder,), daemon=True).start()
     while True:
         try:
             unit, limit = line.recv()
@@ -230,6 +234,15 @@ def _work(line: Connection, folder: str, answered: Callable[[Unit], Answer]) -> 
             line.send(said)
         except (pickle.PicklingError, TypeError, AttributeError):
             line.send(RuntimeError(repr(said)))
+
+
+def _end_with_parent(folder: str) -> None:
+    """End this process with its parent, whatever it is asked: nobody would take the answer, and nobody the folder away."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(1)
 
 
 @contextlib.contextmanager

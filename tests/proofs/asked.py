@@ -75,3 +75,22 @@ def odd_error(unit: Unit) -> Answer:
 def last_waits(unit: Unit) -> Answer:
     """Answer all but the one with the fault `last`."""
     return forever(unit) if unit.fault == "last" else surroundings(unit)
+
+
+def spin(unit: Unit) -> Answer:
+    """Compute for ever, and say before that which process does."""
+    print(os.getpid(), flush=True)
+    while True:
+        pass
+
+
+PARENT = """
+from kvproof.proofs import work
+from kvproof.proofs.work import Unit
+from tests.proofs import asked
+
+if __name__ == "__main__":
+    work.answer = asked.spin
+    work.answers([Unit("geometry.ceiling_covers_and_is_least", "claim")], 1)
+"""
+"""A program whose only question never ends."""

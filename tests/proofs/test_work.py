@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -16,6 +19,7 @@ from kvproof.proofs.verdicts import Verdict
 from kvproof.proofs.work import Answer, Unit
 from kvproof.spec.exits import UserError
 from tests.proofs import asked
+from tests.tidy.sources import ROOT
 
 CLAIM = "geometry.ceiling_covers_and_is_least"
 UNITS = [Unit(CLAIM, "claim"), Unit(CLAIM, "twin"), Unit(CLAIM, "faulty", "floor for ceil")]
@@ -132,6 +136,25 @@ def test_an_interrupt_ends_processes_that_would_never_answer(workers):
 
     with pytest.raises(KeyboardInterrupt):
         work.answers([Unit(CLAIM, "twin"), Unit(CLAIM, "claim", "last")], 2, interrupt)
+
+
+def test_a_process_ends_with_its_parent_and_takes_the_files_away(tmp_path):
+    program = tmp_path / "asking_for_ever.py"
+    program.write_text(asked.PARENT, encoding="utf-8")
+    (files := tmp_path / "files").mkdir()
+    places = {"TMPDIR": str(files), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    parent = subprocess.Popen([sys.executable, program], env={**os.environ, **places}, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    assert list(files.iterdir()) != []
+    parent.kill()
+    try:
+        # The end of what its process, which computes for ever, could say as well.
+        assert parent.communicate(timeout=60)[0] == ""
+    except subprocess.TimeoutExpired:
+        os.kill(child, signal.SIGKILL)
+        raise
+    assert list(files.iterdir()) == []
 
 
 def test_processes_of_others_are_left_alone(workers):
