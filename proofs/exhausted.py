@@ -112,6 +112,10 @@ def _wrong_scope(scope: Certificate, pinned: Pin | None) -> str:
     unjudged = [law.id for law in all_laws.ALL if law.id not in scope.laws or law.id not in scope.premises]
     if unjudged:
         return f"{unjudged[0]} was not judged in {scope.scope}"
+    known = {law.id for law in all_laws.ALL}
+    strange = [law for law in (*scope.laws, *scope.premises) if law not in known]
+    if strange:
+        return f"{strange[0]!r} was judged in {scope.scope}, and there is no such law: it is of another version of kvproof"
     if min(scope.premises.values()) < 0:
         return f"a law was judged less than never in {scope.scope}"
     return ""

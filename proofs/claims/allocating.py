@@ -46,11 +46,11 @@ def a_position_has_a_slot_if_it_is_wanted_and_in_the_model(
     computed: int, local: int, external: int, new: int, ahead: int, length: int, position: int, placeholders: int, load: bool
 ) -> None:
     """A position is computed behind an allocation exactly if it lies among the tokens that were computed, hit or asked for
-    and below the model length; it has a slot also if it lies in the lookahead, which a load has none of (T16.1, T16.6).
+    and below the model length. It has a slot also if it lies in the lookahead; a load has slots for what was computed, hit and
+    is loaded alone (T16.1, T16.6).
     """
     assert (computed >= 0) & (local >= 0) & (external >= 0) & (new >= 0) & (ahead >= 0) & (placeholders >= 0)
     assert (length >= 1) & (position >= 0)
-    assert not load or (new == 0) & (ahead == 0)
     config = evolve(tiers.FULL, max_model_len=length)
     request = evolve(holders.request_of(), computed=computed, placeholders=placeholders)
     asked = act.Allocate(0, new_tokens=new, local=local, external=external, lookahead=ahead, load=load)
@@ -58,7 +58,7 @@ def a_position_has_a_slot_if_it_is_wanted_and_in_the_model(
     end = computed + local + external + new
     inside = position < length
     assert (position < found.main) == (inside & (position < end))
-    assert (position < found.slots) == (inside & (position < end + ahead))
+    assert (position < found.slots) == (inside & (position < (computed + local + external if load else end + ahead)))
     assert found.local == computed + local
     assert found.main - found.settled == (placeholders - 1 if placeholders > 0 else 0)
 
@@ -272,7 +272,7 @@ def a_withdrawn_registration_is_undone(draft: Draft, key: Key, number: int, node
     assert four.holdings_kept(old, back)
 
 
-@claim(allocation.with_request, sizes="shape", bounds="two requests; any computed tokens", laws=("RQ-2",))
+@claim(allocation.with_request, sizes="shape", bounds="two requests; any computed tokens")
 def one_request_is_replaced_and_no_other(one: int, two: int, new: int, second: bool) -> None:
     """A transition of a request replaces that request alone, and uses the lookup's result up (T16)."""
     assert (one >= 0) & (two >= 0) & (new >= 0)

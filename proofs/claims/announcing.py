@@ -143,6 +143,28 @@ def an_event_without_payload_names_its_key_alone(node: int, group: int, what: in
     assert found == wanted
 
 
+@claim(
+    events.event,
+    events.payload,
+    events.parent_boundary,
+    sizes="shape",
+    bounds="a prefix of eight tokens, any tokens; a key at 4 or 8 of them, any payload within the tokens before 4 or 8",
+    laws=("EV-1", "EV-3"),
+)
+def a_copied_event_has_the_tokens_that_were_captured(one: int, two: int, key: bool, behind: bool, size: int) -> None:
+    """A copied key is announced under its own name with the tokens that were captured, as many as were, and the parent is the
+    node where they begin, or none at the start (3.7, EV-1, EV-3).
+    """
+    assert (one >= 0) & (two >= 0)
+    assert 1 <= size <= (8 if behind else 4)
+    tokens = (one, two, one, one, two, two, one, two)
+    node, end = (8 if key else 4), (8 if behind else 4)
+    count = pick((1, 2, 3, 4, 5, 6, 7, 8), size - 1)
+    found = events.event(MIXED, told(*tokens), (pools.COPIED, node, 1, 9, count, end), events.HOST)
+    parent = end - count if end > count else -1
+    assert found == Event("stored", "host", 1, node, node, parent, tokens[end - count : end], count)
+
+
 @claim(events.is_said, sizes="shape", bounds="every kind of note; the sound profile and that of the release", laws=("EV-4",))
 def a_key_is_removed_with_its_last_block(what: int) -> None:
     """Everything is announced but that a key has left one of several blocks; the release announces that, too (3.7, EV-4)."""

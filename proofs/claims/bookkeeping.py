@@ -181,14 +181,21 @@ def a_finished_request_is_forgotten_with_its_last_event(first: bool, second: boo
 
 @claim(tracks.clear_cursors, tracks.replace, sizes="shape", bounds="two requests with any cursors; none, one or both preempted")
 def the_scan_of_a_preempted_request_starts_anew(cursor: int, other: int, one: bool, two: bool) -> None:
-    """The cursors of a preempted request go back to the start, those of others stay, and no event is forgotten (T26, T31)."""
+    """The cursors of a preempted request go back to the start and what steps told of its tables is forgotten; of others both
+    stay, and no event is forgotten (T26, T31).
+    """
     assert cursor >= 0
     assert other >= 0
     old = known(True, True, False)
-    old = tracks.replace(tracks.replace(old, evolve(old.tracks[0], cursors=(cursor,))), evolve(old.tracks[1], cursors=(other,)))
+    first, second = (
+        evolve(track, cursors=(at,), told=((at + 1,),)) for track, at in zip(old.tracks, (cursor, other), strict=True)
+    )
+    old = tracks.replace(tracks.replace(old, first), second)
     host = tracks.clear_cursors(old, (*((0,) if one else ()), *((1,) if two else ())))
     assert host.tracks[0].cursors == ((0,) if one else (cursor,))
     assert host.tracks[1].cursors == ((0,) if two else (other,))
+    assert host.tracks[0].told == (() if one else ((cursor + 1,),))
+    assert host.tracks[1].told == (() if two else ((other + 1,),))
     assert [track.events for track in host.tracks] == [track.events for track in old.tracks]
 
 
@@ -236,8 +243,8 @@ def reports_come_once_from_each_worker_behind_the_copy(stage: int, had: int, mor
     settles=("CP-11",),
 )
 def event_numbers_rise_and_unknown_ones_change_nothing(next_: int, event: int, one: int, two: int) -> None:
-    """A new store gets the next number, after a reset too, and no number comes again; the report of an unknown number
-    changes nothing (CP-11).
+    """A new store gets the next number, after a reset too, and no number comes again; a store is found by its number, also
+    one from before a reset, and the report of an unknown number changes nothing (CP-11).
     """
     assert (one >= 0) & (two >= 0) & (one != two)
     assert (one < next_) & (two < next_)
@@ -250,12 +257,14 @@ def event_numbers_rise_and_unknown_ones_change_nothing(next_: int, event: int, o
         queued=(Queued((3,), (3,), None),),
     )
     world = evolve(tiers.FULL_WORLD, host=old, pool=four.pool_of(tiers.draft_of(0)))
+    known = [completion.find(old, number) for number in (one, two, event)]
     same, _ = completion.complete(world, old, event, 1)
     behind, _ = reset.reset(world, old)
     choice = tiers.choice_of(world.pool, old.pool)
     choice.meta = None
     host, store = metadata.issue(old, choice)
     assert same == world
+    assert known == [(old.stores[0], False), (old.abandoned_stores[0], True), (None, False)]
     assert tiers.of(behind).next_store == next_
     assert store is not None
     assert (store.event == next_) & (host.next_store == next_ + 1)

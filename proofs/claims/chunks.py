@@ -28,6 +28,8 @@ ALL = tuple(
 )
 """Each with chunks of 1, 2 and 3 blocks: the configuration, its geometry, tokens of an attention block, blocks of a chunk."""
 GRID = "blocks of 4 tokens on each of 1, 2 and 4 ranks, chunks of 1, 2 and 3 blocks"
+LATEST = configs.configure((STATE, Group("sliding_window", 8, window=9)), num_blocks=9)
+"""Blocks of 4 tokens of states and of 8 of a window: no full attention."""
 NODES = tuple(range(4, 200, 4))
 """The prefix nodes of a request: each has the number of its tokens."""
 SEGMENTED = configs.configure(
@@ -88,18 +90,19 @@ def a_chunk_is_named_by_the_end_of_its_blocks(
 )
 def chunks_are_so_many_blocks_over_all_ranks(at: int) -> None:
     """The tokens of a chunk are those of its blocks, counted over all ranks where a group is sharded, and it has a hash for
-    each unit of them (2.7, DS-1).
+    each unit of them. Full attention aligns, and where there is none the largest chunk (2.7, DS-1).
     """
     assert 0 <= at < 9
     config, geometry, span, per = pick(ALL, at)
     groups = native.offloadable(config)
     found = native.resolve(config, blocks_per_chunk=per)
+    alone = native.resolve(LATEST, blocks_per_chunk=per)
     sharded, states, read = found.groups
     assert groups == (0, 1, 2)
     assert found == geometry
     assert (sharded.block_tokens, states.block_tokens, read.block_tokens) == (span, 4, 4)
     assert all(one.chunk_tokens == one.block_tokens * per == 4 * one.hashes for one in found.groups)
-    assert found.alignment == sharded.chunk_tokens
+    assert (found.alignment == sharded.chunk_tokens) & (alone.alignment == 8 * per)
 
 
 @claim(

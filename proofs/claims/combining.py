@@ -248,7 +248,7 @@ def lists_of_a_store_have_one_length(device: int, host: int, said: int, events: 
     assert entry == (((1, 1),) if events else ())
 
 
-@claim(completion.keys_now, sizes="shape", bounds=four.TWO_KEYS_IDLE, laws=("CP-7",))
+@claim(completion.keys_now, sizes="shape", bounds=four.TWO_KEYS_IDLE, laws=("CP-2",))
 def the_keys_of_a_stored_block_come_primary_first(draft: Draft, key: Key, other: Key, number: int) -> None:
     """A stored block has the keys that it carries at completion, the primary first with its tokens, or none (T28)."""
     assert four.legal(draft, key, other, free=3)

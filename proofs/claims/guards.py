@@ -152,7 +152,7 @@ def the_state_before_drafts_has_a_column(start: int, drafts: int, wide: bool, ru
     assert allowed == (not states or (not wide and (running or same)))
 
 
-@claim(steps.largest_prefill, sizes="all", bounds="any limits of a step and of long prefills", laws=("LV-8",))
+@claim(steps.largest_prefill, sizes="all", bounds="any limits of a step and of long prefills")
 def a_prefill_shares_its_step(chunk: int, limit: int, limited: bool) -> None:
     """The largest chunk of a prefill is what a step holds, or the limit of long prefills if that is less (T22.3)."""
     assert chunk >= 1

@@ -8,6 +8,7 @@ from kvproof.core import config as configs
 from kvproof.core import reconciliation
 from kvproof.core import world as worlds
 from kvproof.core.config import Config, Group, Offload
+from kvproof.core.contents import GARBAGE, Cells
 from kvproof.core.offload import external, loads
 from kvproof.core.offload.state import Load, PendingHit, Stage
 from kvproof.core.world import GroupState, Hit, Status
@@ -345,3 +346,76 @@ def a_load_that_brought_nothing_starts_its_request_again(draft: Draft, first: in
     assert holders.accounted(after.pool, holders.others(old, table))
     assert (again.computed == 0) & (again.groups == (GroupState(),)) & (not again.loaded)
     assert again.status is (Status.PREEMPTED if ran else Status.WAITING)
+
+
+# --- a load that fails or is told something -----------------------------------------------------------------------
+
+
+@claim(
+    loads.fail,
+    loads.spoiled,
+    sizes="shape",
+    bounds="three blocks of 4 tokens with any contents, of which a load fills the last two; any valid tokens from 4 to 12",
+    laws=("CC-3", "LV-3", "PC-3", "LD-6"),
+)
+def a_failed_load_spoils_what_did_not_arrive(one: int, two: int, valid: int, condemned: bool, ran: bool) -> None:
+    """The blocks of a failed load that are not whole hold garbage, and no other block. The request keeps the valid ones; of a
+    load of which nothing may be kept it gives everything back and waits again (T30, C-45, C-48).
+    """
+    assert (one >= 0) & (two >= 0)
+    assert 4 <= valid <= 12
+    arrived = pick((4, 5, 6, 7, 8, 9, 10, 11, 12), valid - 4)
+    memory: tuple[Cells, ...] = ((), (0, one, two, one, two), (0, two, two, one, one), (0, one, one, one, one))
+    table = (1, 2, 3)
+    pool = holders.referenced(four.pool_of(Draft(3, (1, 1, 1), (1, 1, 1), 0)), table)
+    load = Load(0, (2, 3), (1, 2), event=5, stage=Stage.COPIED, start=4, condemned=condemned)
+    request = evolve(
+        holders.request_of(GroupState(table)), status=Status.LOADING, computed=12, loaded=True, num_preemptions=int(ran)
+    )
+    world = evolve(holders.world_of(tiers.FULL_WORLD, pool, request), contents=memory)
+    after = loads.fail(world, load, request, arrived)
+    (again,) = after.requests
+    waits = evolve(
+        request, status=Status.PREEMPTED if ran else Status.WAITING, computed=0, groups=(GroupState(),), loaded=False
+    )
+    kept = 0 if condemned else arrived // 4 * 4
+    garbage = (0, GARBAGE, GARBAGE, GARBAGE, GARBAGE)
+    assert after.contents == (*memory[:2], memory[2] if kept >= 8 else garbage, memory[3] if kept == 12 else garbage)
+    assert again == (waits if condemned else evolve(request, computed=kept))
+    assert after.pool.ref == ((0, 0, 0, 0) if condemned else (0, 1, 1, 1))
+
+
+@claim(
+    loads.give_back,
+    loads.condemned,
+    loads.marked,
+    loads.replaced,
+    loads.counted_when_asked,
+    loads.counted_when_complete,
+    sizes="shape",
+    bounds="a running and an abandoned load of two requests, any tables",
+    laws=("LD-7", "CN-4", "PC-3", "CP-1"),
+)
+def what_happens_to_a_load_happens_to_it_alone(first: int, second: int, abandoned: bool) -> None:
+    """A load of which nothing may be kept is noted as such, one whose request finishes keeps its tables, and one that ends is
+    forgotten with its references on both sides; another load stays as it is. Its blocks count when it is complete (T30, C-48,
+    LD-7, CN-4).
+    """
+    assert (first >= 0) & (second >= 0)
+    one, other = Load(0, (1,), (2,), event=3), Load(1, (2, 3), (3, 1), event=2)
+    pool = holders.referenced(four.pool_of(Draft(3, (1, 1, 1), (1, 1, 1), 0)), (1, 2, 3))
+    host = evolve(tiers.host_of(pool), loads=(one,), abandoned_loads=(other,))
+    load = other if abandoned else one
+    request = holders.request_of(GroupState((first, second)), GroupState((second,)))
+    lost = loads.condemned(host, load)
+    kept = loads.marked(host, load, request)
+    ended = loads.give_back(evolve(tiers.FULL_WORLD, pool=pool, host=host), host, load)
+    counted = (loads.counted_when_asked(load), loads.counted_when_complete(load))
+    both, held = (evolve(load, condemned=True), evolve(load, finished=True, held=((first, second), (second,)))), (one, other)
+    left = tuple((known.loads, known.abandoned_loads) for known in (lost, kept, tiers.of(ended)))
+    assert left[:2] == tuple(((held[0],), (by,)) if abandoned else ((by,), (held[1],)) for by in both)
+    assert left[2] == (((one,), ()) if abandoned else ((), (other,)))
+    assert (ended.pool.ref, tiers.of(ended).pool.ref) == (
+        ((0, 1, 0, 0), (0, 0, 1, 0)) if abandoned else ((0, 0, 1, 1), (0, 1, 0, 1))
+    )
+    assert counted == (0, 2 if abandoned else 1)

@@ -7,9 +7,10 @@ from attrs import evolve
 from kvproof.core import config as configs
 from kvproof.core import outputs, plans, recovery, requests
 from kvproof.core.config import Group
-from kvproof.core.offload.state import PendingHit
+from kvproof.core.offload import loads
+from kvproof.core.offload.state import Load, PendingHit, Track
 from kvproof.core.profiles import VLLM_0_33_0
-from kvproof.core.world import GroupState, Phase, Plan, Scheduled, Status, Step
+from kvproof.core.world import GroupState, Hit, Phase, Plan, Scheduled, Status, Step
 from kvproof.proofs.claim import claim
 from kvproof.proofs.claims import caches, holders
 from kvproof.proofs.claims import hosts_of_four as tiers
@@ -155,7 +156,8 @@ def lost_tokens_are_those_that_did_not_arrive(local: int, valid: int, lost: int)
 )
 def a_later_chunk_starts_behind_what_was_kept(start: int, drafts: int, rejected: int, mine: bool) -> None:
     """A chunk that was planned over an output's placeholders starts as many tokens earlier as drafts were rejected, and ends
-    at the node of the tokens that are known now; chunks of others stay (T36, C-85).
+    at the node of the tokens that are known now; chunks of others stay. Drafts of a chunk follow what is known, unless a token
+    between is still to come (T36, C-85).
     """
     assert start >= 4
     assert 0 <= rejected <= drafts <= 2
@@ -165,6 +167,9 @@ def a_later_chunk_starts_behind_what_was_kept(start: int, drafts: int, rejected:
     world = evolve(tiers.FULL_WORLD, steps=(landed(later),))
     after = outputs.resolve_later(world, request, entry, rejected)
     (found,) = after.steps[0].scheduled
+    _, behind = requests.chunk_tip(tiers.CHAIN, 6, evolve(entry, drafts=(6, 7)[: len(entry.drafts)]))
+    early = requests.chunk_tip(tiers.CHAIN, 6, evolve(entry, pending=1))
+    assert (behind == 6 + drafts) & (early == (tiers.CHAIN, 6))
     assert mine or found == later
     assert not mine or (found.start == start - rejected) & (found.loaded_from == found.start) & (found.pending == 0)
     assert not mine or found.tip == 8
@@ -297,20 +302,30 @@ def a_producers_tail_is_taken_where_nothing_came_behind_it(
     assert found == (((0, block, boundary),) if (boundary == computed) & (flight == 0) else ())
 
 
-@claim(requests.mentioned, requests.alive, sizes="shape", bounds="a live request, one in a step in flight, and others")
-def an_id_stands_for_one_request_at_a_time(number: int, live: bool, flying: bool) -> None:
-    """An id is taken while its request lives or a step in flight or a transfer still mentions it (T37)."""
-    assert 0 <= number <= 2
-    asked = pick((0, 1, 2), number)
+@claim(
+    requests.mentioned,
+    requests.alive,
+    loads.mentions,
+    sizes="shape",
+    bounds="a live request, one in a step in flight, one with a load, running or abandoned, one with a store, and others",
+)
+def an_id_stands_for_one_request_at_a_time(
+    number: int, live: bool, flying: bool, loading: bool, abandoned: bool, storing: bool
+) -> None:
+    """An id is taken while its request lives or a step in flight or a transfer of either direction still mentions it (T37)."""
+    assert 0 <= number <= 4
+    asked = pick((0, 1, 2, 3, 4), number)
+    load = (Load(2, (1,), (1,), event=4),) if loading else ()
+    host = tiers.host_of(tiers.EMPTY.pool, *((Track(3, (0,), events=(5,), finished=True),) if storing else ()))
     world = evolve(
         tiers.FULL_WORLD,
         requests=(holders.request_of(),) if live else (),
         steps=(landed(evolve(share(4), request=1)),) if flying else (),
-        host=tiers.host_of(tiers.EMPTY.pool),
+        host=evolve(host, loads=() if abandoned else load, abandoned_loads=load if abandoned else ()),
     )
     taken = requests.mentioned(world, asked)
     found = requests.alive(world, asked)
-    assert taken == ((asked == 0 and live) or (asked == 1 and flying))
+    assert taken == (live, flying, loading, storing, False)[asked]
     assert (found is not None) == (asked == 0 and live)
 
 
@@ -319,33 +334,40 @@ def an_id_stands_for_one_request_at_a_time(number: int, live: bool, flying: bool
 
 @claim(
     plans.drain,
+    plans.fresh_plan,
     plans.left_over_handoffs,
     plans.zero_list,
     sizes="shape",
-    bounds="four blocks without keys; two handoffs, a copy and two blocks to be zeroed, of any groups",
+    bounds="four blocks without keys; a handoff of an output and one of the plan, a copy and two blocks to be zeroed, of any "
+    "groups",
     laws=("COW-3", "PC-3"),
     settles=("HO-2",),
     deep=True,
 )
 def a_drain_hands_everything_out_once(draft: Draft, first: int, second: int, group: int, copies: bool) -> None:
-    """A drain hands out every handoff, and none is left; it gives back the references of the copies' ends and lists the
-    blocks to be zeroed group by group (T23, HO-2, COW-3).
+    """A drain hands out every handoff of the plan and those that outputs published before the plan began, and neither is left
+    for the next plan; it gives back the references of the copies' ends and lists the blocks to be zeroed group by group (T23,
+    HO-2, COW-3). The last lookup can be used no more.
     """
     assert four.legal(draft) & four.within(1, first, 3) & four.within(1, second, 3) & holders.held(draft, first, second)
     assert holders.own(first, second) & four.within(0, group, 1)
     old = four.pool_of(draft)
     ends = holders.table_of(first, second)
     of = pick((0, 1), group)
-    plan = Plan(
-        handoffs=((0, of, 1, 4), (1, 1 - of, 2, 8)),
+    begun = plans.fresh_plan(Plan(handoffs=((0, of, 1, 4),)))
+    plan = evolve(
+        begun,
+        handoffs=(*begun.handoffs, (1, 1 - of, 2, 8)),
         copies=((0, ends[0], ends[1]),) if copies else (),
         zero=((of, 3), (1 - of, 1)),
         scheduled=(),
     )
-    after, record = plans.drain(evolve(holders.world_of(tiers.MIXED_WORLD, old), plan=plan))
-    assert sorted(record.handoffs) == sorted(plan.handoffs)
+    hit = Hit(0, 4, ((1,), ()), 0, False)
+    after, record = plans.drain(evolve(holders.world_of(tiers.MIXED_WORLD, old), plan=plan, hit=hit))
+    next_ = plans.fresh_plan(after.plan)
+    assert sorted(record.handoffs) == [(0, of, 1, 4), (1, 1 - of, 2, 8)]
     assert [handoff[1] for handoff in record.handoffs] == [0, 1]
-    assert after.plan.handoffs == ()
+    assert (after.plan.handoffs == ()) & (next_.handoffs == ()) & (after.hit is None)
     assert record.zeroed == ((3, 1) if of == 0 else (1, 3))
     assert four.sound(after.pool)
     assert holders.accounted(after.pool, holders.others(old, ends if copies else ()))

@@ -202,7 +202,9 @@ def a_checkpoint_is_where_the_next_resend_resumes(
         checkpoint_alignment=None if none else 4 if sparse else 1,
     )
     position, column = (-1, -1) if found is None else found
-    assert not none or found is None
+    last = (end - (unit if eagle else 1)) // unit * unit
+    inside = (start % 2 == 0) & (start + 2 <= last) & (start <= 4 * ((end + 3) // 4 - 2))
+    assert (found is None) == (none or not inside or (sparse and (last - start) % 4 != 0))
     assert found is None or (start % 2 == 0) & (start + 2 <= position < end)
     assert found is None or (position % unit == 0) & ((not sparse) | ((position - start) % 4 == 0))
     assert found is None or (unit <= end - position < 2 * unit if eagle else 0 < end - position <= unit)

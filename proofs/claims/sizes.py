@@ -60,8 +60,11 @@ def requested_unit_is_taken_iff_it_divides_every_cacheable_size(one: int, other:
     assert 0 <= unit < 8
     a, b, asked = pick(SIZES, one), pick(SIZES, other), pick((1, 2, 3, 4, 5, 6, 7, 8), unit)
     no = refused(geometry.hash_block_size, sizes=(a, b), cacheable=(True, flag), caching=True, requested=asked)
+    wanted = None if no else asked
+    found = geometry.hash_block_size(sizes=(a, b), cacheable=(True, flag), caching=True, requested=wanted)
     fits = a % asked == 0 and (not flag or b % asked == 0)
     assert no != fits
+    assert no or found == asked
 
 
 @claim(
@@ -88,20 +91,25 @@ def nothing_is_hashed_without_caching_and_connectors(one: int, other: int, cache
 @claim(
     geometry.check_sizes,
     sizes="grid",
-    bounds=PAIR + "; a hash block of 1 to 4 and a scheduler block of 48",
+    bounds="a size out of 1, 2, 3, 4, 6, 8, 16 and 48, on 1 and on 2 ranks, and one out of 4, 6, 16 and 48; a hash block of 1, "
+    "2, 4 and 5, scheduler blocks of 24 and 48",
     laws=("HB-1",),
     deep=True,
 )
-def sizes_are_accepted_iff_they_divide(one: int, other: int, unit: int, flag: bool) -> None:
-    """Sizes are accepted exactly if the hash block divides what caches, and all of them the scheduler block (2.2, HB-1)."""
+def sizes_are_accepted_iff_they_divide(one: int, other: int, unit: int, whole: int, flag: bool) -> None:
+    """Sizes are accepted exactly if the hash block divides what caches, and it and all of them the scheduler block (2.2,
+    HB-1).
+    """
     assert 0 <= one < 8
-    assert 0 <= other < 8
+    assert 0 <= other < 4
     assert 0 <= unit < 4
-    a, b, h = pick(SIZES, one), pick(SIZES, other), pick((1, 2, 3, 4), unit)
+    assert 0 <= whole < 3
+    a, b, h = pick(SIZES, one), pick((4, 6, 16, 48), other), pick((1, 2, 4, 5), unit)
+    block, size = pick((24, 48, 48), whole), a * pick((1, 1, 2), whole)
     no = refused(
-        geometry.check_sizes, scheduler_block=48, hash_block=h, block_sizes=(a, b), sizes=(a, b), cacheable=(True, flag)
+        geometry.check_sizes, scheduler_block=block, hash_block=h, block_sizes=(a, b), sizes=(size, b), cacheable=(True, flag)
     )
-    fits = a % h == 0 and (not flag or b % h == 0)
+    fits = block % h == 0 and block % size == 0 and block % b == 0 and size % h == 0 and (not flag or b % h == 0)
     assert no != fits
 
 

@@ -136,6 +136,45 @@ def a_new_row_begins_at_the_state_of_its_chunk(start: int, request: int) -> None
 
 
 @claim(
+    plans.dispatch,
+    plans.write_rows,
+    plans.chunk_tips,
+    sizes="shape",
+    bounds="a running request with a table of two entries of which its row has one, any blocks and chunk; another one that "
+    "goes on; with and without deferred freeing",
+    laws=("RQ-1", "TB-7", "TB-13"),
+)
+def a_dispatch_hands_the_plan_over(first: int, second: int, start: int, amount: int, deferred: bool, copies: bool) -> None:
+    """A dispatch makes the plan a step that has not begun and whose outputs are due, behind those in flight. The row of a
+    request gets the entries that it lacks, its chunk counts as computed and in flight, and another request stays. It counts as
+    dispatched where freeing is deferred, and of the plan what was registered is known to the next (T0(7), RQ-1, TB-13).
+    """
+    assert (first >= 1) & (second >= 1) & (start >= 0) & (amount >= 1)
+    config = evolve(PLAIN.config, offload=None, defer_block_free=deferred)
+    request = evolve(holders.request_of(GroupState((first, second))), tip=8, computed=start, in_flight=3)
+    other = evolve(holders.request_of(GroupState((second,)), number=1), computed=4)
+    plan = Plan(
+        scheduled=(Scheduled(0, start, amount, False, start),),
+        copies=((0, 1, 2),) if copies else (),
+        zero=((0, 3),),
+        cached=((4, 0, 0),),
+        preempted=(5,),
+    )
+    rows = evolve(PLAIN.worker, owners=(1, 0, *PLAIN.worker.owners[2:]))
+    rows = evolve(rows, rows=(((second,), (first,), *rows.rows[0][2:]),))
+    flying = holders.step_of(worlds.NONE, 1)
+    world = evolve(PLAIN, config=config, requests=(other, request), plan=plan, worker=rows, steps=(flying,), phase=Phase.BUILT)
+    after, record = plans.dispatch(world)
+    entry = evolve(plan.scheduled[0], row=1, tip=8)
+    assert after.requests == (other, evolve(request, computed=start + amount, in_flight=3 + amount))
+    assert after.steps == (flying, Step((entry,), plan.copies, (3,), 0, (0,)))
+    assert after.worker == evolve(rows, rows=(((second,), (first, second), *rows.rows[0][2:]),))
+    assert (after.plan == Plan(cached=plan.cached)) & (after.phase is Phase.IDLE) & (after.prefixes == world.prefixes)
+    assert after.issued == world.issued + deferred
+    assert (record.scheduled == ((0, amount),)) & (record.preempted == (5,))
+
+
+@claim(
     worker.expand,
     worker.expanded_count,
     worker.write_row,
@@ -199,29 +238,36 @@ def a_forward_writes_each_position_once_where_it_is_read(start: int, length: int
     transfers.copy_store,
     transfers.copy_load,
     sizes="shape",
-    bounds="three blocks on each side, any contents; a store of two blocks and a load of one",
+    bounds="three blocks on each side, any contents; a store of two blocks and a load of one, running or abandoned, and behind "
+    "each a further one",
     laws=("CC-4", "CC-5", "CC-6"),
 )
-def a_copy_brings_what_is_there_when_it_runs(one: int, two: int, three: int, loads: bool) -> None:
+def a_copy_brings_what_is_there_when_it_runs(one: int, two: int, three: int, loads: bool, abandoned: bool) -> None:
     """A transfer that runs puts what its sources hold at that moment into its destinations and is copied then; no other block
     and no other transfer changes (CC-5, CC-6).
     """
     assert (one >= 0) & (two >= 0) & (three >= 0)
     device: tuple[Cells, ...] = ((), (0, one), (0, two), (0, three))
     kept: tuple[Cells, ...] = ((), (0, three), (0, one), (0, two))
+    store, load = Store(4, (1, 2), (3, 1), None, stage=Stage.SUBMITTED), Load(0, (3,), (2,), event=6, stage=Stage.SUBMITTED)
+    further, next_ = evolve(store, event=5), Load(1, (1,), (3,), event=7, stage=Stage.SUBMITTED)
     host = evolve(
         tiers.EMPTY,
         contents=kept,
-        stores=(Store(4, (1, 2), (3, 1), None, stage=Stage.SUBMITTED),),
-        loads=(Load(0, (3,), (2,), event=6, stage=Stage.SUBMITTED),),
+        stores=(further,) if abandoned else (store, further),
+        abandoned_stores=(store,) if abandoned else (),
+        loads=(next_,) if abandoned else (load, next_),
+        abandoned_loads=(load,) if abandoned else (),
     )
     world = evolve(tiers.FULL_WORLD, contents=device, host=host)
     after = transfers.run_load(world, host, 6) if loads else transfers.run_store(world, host, 4)
     now = tiers.of(after)
+    store, load = (store, evolve(load, stage=Stage.COPIED)) if loads else (evolve(store, stage=Stage.COPIED), load)
     assert after.contents == ((*device[:3], kept[2]) if loads else device)
     assert now.contents == (kept if loads else (kept[0], device[2], kept[2], device[1]))
-    assert now.stores[0].stage is (Stage.SUBMITTED if loads else Stage.COPIED)
-    assert now.loads[0].stage is (Stage.COPIED if loads else Stage.SUBMITTED)
+    assert now.stores == ((further,) if abandoned else (store, further))
+    assert now.loads == ((next_,) if abandoned else (load, next_))
+    assert (now.abandoned_stores, now.abandoned_loads) == (((store,), (load,)) if abandoned else ((), ()))
 
 
 @claim(works.zeroes, sizes="shape", bounds="attention, states and a scratch group; both profiles", laws=("LD-8",))

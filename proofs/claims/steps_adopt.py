@@ -10,7 +10,7 @@ from kvproof.core import world as worlds
 from kvproof.core.allocation import Wanted
 from kvproof.core.config import Group
 from kvproof.core.pool import NULL_BLOCK
-from kvproof.core.world import GroupState, Hit
+from kvproof.core.world import GroupState, Hit, Plan
 from kvproof.proofs.claim import claim
 from kvproof.proofs.claims import holders
 from kvproof.proofs.claims import pools_of_four as four
@@ -201,6 +201,32 @@ def admit_two_groups_in_two_phases(draft: Draft, first: int, second: int) -> Non
     assert external is None or (external == (left[:1], ())) & (tables == ((*one, *left[:1]), two))
     assert external is None or four.sound(work.pool) & holders.unshared(*tables)
     assert external is None or holders.accounted(work.pool, holders.others(old), *tables)
+
+
+@claim(
+    allocation.refused,
+    sizes="shape",
+    bounds="two requests with tables of one entry each in two groups, any blocks; a plan with a handoff",
+    laws=("PC-9",),
+)
+def a_refusal_shows_what_was_nulled_alone(first: int, second: int, computed: int, other: bool) -> None:
+    """Behind a refusal the request has its tables without the entries that were nulled before it, and the pool without their
+    references; its counts, the plan and the other request stay (T16.4, PC-9).
+    """
+    assert (first >= 0) & (second >= 0) & (computed >= 0)
+    both = tuple(
+        evolve(holders.request_of(GroupState((first, second)), GroupState((second,)), number=at), computed=computed)
+        for at in (0, 1)
+    )
+    plan = Plan(handoffs=((1, 1, 2, 4),))
+    world = evolve(IDLE, requests=both, plan=plan)
+    at = 1 if other else 0
+    work = holders.work_on(IDLE.config, four.pool_of(Draft(1, (1, 0, 0), (1, 1, 1), 0)))
+    nulled = [GroupState((0, second)), GroupState((second,))]
+    after = allocation.refused(world, both[at], work, nulled, ((), ()))
+    assert after.requests[at] == evolve(both[at], groups=tuple(nulled))
+    assert after.requests[1 - at] == both[1 - at]
+    assert (after.pool == work.pool) & (after.plan == plan)
 
 
 @claim(

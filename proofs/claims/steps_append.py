@@ -34,21 +34,22 @@ def going_on(slots: int) -> Wanted:
 @claim(
     works.take, sizes="shape", bounds="four blocks with one key; a table of two entries", laws=("PC-3", "PC-5", "TB-1", "TB-8")
 )
-def take_a_block_beside_a_table(draft: Draft, key: Key, first: int, second: int) -> None:
+def take_a_block_beside_a_table(draft: Draft, key: Key, first: int, second: int, states: bool) -> None:
     """A block that is handed out stands in no table, has one reference and no key; with it among the tables the references
-    still equal the holders (T1, PC-3, PC-5).
+    still equal the holders. One of attention beside states is noted to be zeroed (T0 b, T1, PC-3, PC-5).
     """
     assert four.legal(draft, key, free=1) & holders.held(draft, first, second)
     assert holders.own(first, second)
     old = four.pool_of(draft, key)
     table = holders.table_of(first, second)
-    work = holders.work_on(CONFIG, old)
+    work = holders.work_on(PAIR if states else CONFIG, old)
     (block,) = works.take(work, 0, 1)
     assert four.sound(work.pool)
     assert holders.unshared(table, (block,))
     assert four.unkeyed(work.pool, block)
     assert holders.accounted(work.pool, holders.others(old, table), table, (block,))
     assert four.keys_kept(old, work.pool, block)
+    assert (work.taken == [block]) & (work.zero == ([(0, block)] if states else []))
 
 
 @claim(

@@ -6,7 +6,8 @@ from attrs import evolve
 
 from kvproof.core.offload import choosing, positional, tails
 from kvproof.core.offload.choosing import Picked
-from kvproof.core.world import GroupState
+from kvproof.core.offload.state import Track
+from kvproof.core.world import GroupState, Plan, Scheduled
 from kvproof.proofs.claim import claim
 from kvproof.proofs.claims import holders
 from kvproof.proofs.claims import hosts_of_four as tiers
@@ -131,3 +132,40 @@ def choose_two_blocks(draft: Draft, queue: int, host_key: Key, first: int, secon
     assert holders.accounted(choice.host, holders.others(host), tuple(choice.hosts))
     assert four.every(four.unkeyed(choice.host, block) for block in choice.hosts)
     assert four.keys_kept(host, choice.host, *choice.hosts)
+
+
+@claim(
+    positional.scan_step,
+    positional.pick,
+    positional.moved,
+    sizes="shape",
+    bounds="two requests with two blocks and one, all keyed; 0 to 3 free host blocks, any cursor of the first; the second is "
+    "new or not, and known to the store side or not",
+    laws=("CP-7", "HO-10", "LV-5"),
+)
+def a_step_is_scanned_request_by_request(cursor: int, room: int, fresh: bool, known: bool) -> None:
+    """The requests of a step share the free host blocks in the order in which they are scanned. The cursor of each stops at its
+    first block without room, and what is chosen is noted with its request; one without a record is passed (T26, CP-7).
+    """
+    assert 0 <= cursor <= 2
+    assert 0 <= room <= 3
+    start, free = four.pick((0, 1, 2), cursor), four.pick((0, 1, 2, 3), room)
+    keys = ((4, 0, 0, 1), (8, 0, 1, 2), (4, 0, 2, 3))
+    old = holders.referenced(four.pool_of(Draft(3, (1, 1, 1), (4, 8, 4), 3), *keys), (1, 2, 3))
+    asked = (
+        evolve(holders.request_of(GroupState((1, 2))), tip=TIP, num_tokens=8, computed=8),
+        evolve(holders.request_of(GroupState((3,)), number=1), tip=TIP, num_tokens=8, computed=4),
+    )
+    planned = Scheduled(0, 7, 1, False, 7), Scheduled(1, 0, 4, fresh, 0)
+    host = tiers.host_of(four.pool_of(tiers.draft_of(free)), Track(0, (start,)), *((Track(1, (0,)),) if known else ()))
+    world = evolve(holders.world_of(tiers.FULL_WORLD, old, *asked), host=host, plan=Plan(scheduled=planned))
+    choice = tiers.choice_of(old, host.pool)
+    after = positional.scan_step(world, host, choice)
+    mine, its = [(0, 1), (0, 2)][start:], [(1, 3)] if known else []
+    taken = ([*its, *mine] if fresh else [*mine, *its])[:free]
+    owners = [who for who, _ in taken]
+    assert choice.blocks == [block for _, block in taken]
+    assert choice.owners == list(dict.fromkeys(owners))
+    assert after.tracks[0].cursors == (start + owners.count(0),)
+    assert [track.cursors for track in after.tracks[1:]] == ([(owners.count(1),)] if known else [])
+    assert len(choice.host.free) == free - len(taken)

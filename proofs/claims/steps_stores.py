@@ -76,6 +76,35 @@ def end_a_store_of_two_blocks(draft: Draft, key: Key, other: Key, first: int, se
 
 
 @claim(
+    completion.end,
+    sizes="shape",
+    bounds="two running stores, of two blocks and of one, for two requests of which either may have finished; one key each",
+    laws=("HO-4", "HO-6", "CP-3", "LV-2", "LV-4", "PC-3"),
+)
+def the_end_of_a_store_is_that_of_no_other(node: int, other: int, second: bool, gone: bool, also: bool) -> None:
+    """When one of two stores ends, its blocks are in flight no more, its references on both sides go, and who waited for it is
+    forgotten if finished; the other one runs on with its blocks, its references and its requests (T28, HO-4, HO-6).
+    """
+    assert (node >= 0) & (other >= 0) & (node != other)
+    keys = ((node, 0, 0, 1), (other, 0, 1, 3))
+    old = holders.referenced(four.pool_of(Draft(3, (1, 1, 1), (1, 1, 1), 2), *keys), (1, 2, 3))
+    host = holders.referenced(four.pool_of(tiers.draft_of(3)), (1, 2, 3))
+    both = evolve(COPIED, device=(1, 2), host=(3, 2)), evolve(COPIED, event=1, device=(3,), host=(1,))
+    tracks = Track(0, (0,), events=(0,), finished=gone), Track(1, (0,), events=(1,), finished=also)
+    tier = evolve(tiers.host_of(host, *tracks), stores=both, in_flight=(1, 2, 3))
+    at = 1 if second else 0
+    world, after = completion.end(holders.world_of(tiers.FULL_WORLD, old), tier, both[at])
+    left = tuple(track for track in tracks if track.request != at)
+    mine = () if (gone, also)[at] else (evolve(tracks[at], events=()),)
+    assert after.stores == (both[1 - at],)
+    assert after.in_flight == both[1 - at].device
+    assert (world.pool.ref, after.pool.ref) == (((0, 1, 1, 0), (0, 0, 1, 1)) if second else ((0, 0, 0, 1), (0, 1, 0, 0)))
+    assert after.tracks == ((*left, *mine) if second else (*mine, *left))
+    assert four.unkeyed(after.pool, 2) & four.unkeyed(after.pool, 3 if second else 1)
+    assert four.standing(after.pool, 1 if second else 3)[0] == (other if second else node)
+
+
+@claim(
     completion.complete,
     sizes="shape",
     bounds="four device blocks with one key, four host blocks without; a store of one block by two workers",
@@ -109,22 +138,24 @@ def complete_a_store_with_the_last_report(draft: Draft, key: Key, source: int, h
 @claim(
     completion.complete,
     sizes="shape",
-    bounds="four device blocks with one key, four host blocks with one; an abandoned store of one block by two workers",
+    bounds="four device blocks with one key, four host blocks with one; an abandoned store of one block by two workers, and a "
+    "second one",
     laws=("CP-11", "LV-2", "PC-3", "CP-1"),
 )
 def complete_an_abandoned_store(draft: Draft, key: Key, source: int, node: int, had: int) -> None:
-    """The end of a store from before a reset gives back the references of both sides and registers nothing (T28, T34,
-    LV-2).
+    """The end of a store from before a reset gives back the references of both sides and registers nothing; a second such
+    store is still waited for (T28, T34, LV-2).
     """
     assert four.legal(draft, key) & four.within(1, source, 3) & holders.held(draft, source)
     assert four.within(0, had, 1) & (node >= 0)
     old, host = four.pool_of(draft, key), four.pool_of(tiers.draft_of(1), (node, 0, 0, 1))
     (block,) = holders.table_of(source)
     store = evolve(COPIED, device=(block,), host=(3,), acks=had)
-    tier = evolve(tiers.host_of(host), abandoned_stores=(store,))
+    further = evolve(COPIED, event=1, device=(2,), host=(2,))
+    tier = evolve(tiers.host_of(host), abandoned_stores=(store, further))
     world = evolve(holders.world_of(tiers.HYBRID_WORLD, old), host=tier)
     after, record = completion.complete(world, tier, 0, 2 - had)
-    assert record.done & (tiers.of(after).abandoned_stores == ())
+    assert record.done & record.pending_work & (tiers.of(after).abandoned_stores == (further,))
     assert four.sound(after.pool) & four.sound(tiers.of(after).pool)
     assert holders.accounted(after.pool, holders.others(old, (block,)))
     assert holders.accounted(tiers.of(after).pool, holders.others(host, (3,)))

@@ -17,7 +17,7 @@ from kvproof.core.offload import (
     settings,
     tails,
 )
-from kvproof.core.offload.state import Counters, PendingHit, Queued, Store, Track
+from kvproof.core.offload.state import Counters, Load, PendingHit, Queued, Store, Track
 from kvproof.core.profiles import VLLM_0_33_0
 from kvproof.core.world import GroupState, Plan, Scheduled, Status
 from kvproof.proofs.claim import claim
@@ -238,41 +238,51 @@ def what_was_loaded_gets_its_key_now(draft: Draft, first: int, whole: bool, ran:
     reset.restarted,
     loads.at_reset,
     sizes="shape",
-    bounds="four host blocks with one key: one pinned by a hit, one of a queued store, one of a running or abandoned store, "
-    "each or none; a device block for each store; any counts",
-    laws=("CN-1", "CP-4", "PC-3"),
+    bounds="four host blocks with one key: one pinned by a hit or of a load that waits, runs or was abandoned, one of a queued "
+    "store, one of a running or abandoned store, each or none; a device block for each store and load; any counts",
+    laws=("CN-1", "CP-4", "PC-3", "LV-3"),
     settles=("CP-12",),
+    deep=True,
 )
 def a_reset_that_is_done_leaves_an_empty_host(
-    key: Key, pinned: bool, waiting: bool, running: bool, abandoned: bool, published: int, before: int
+    key: Key, pinned: bool, waiting: bool, running: bool, abandoned: bool, loading: int, published: int, before: int
 ) -> None:
-    """A reset gives back the pins of lookups and of queued stores. It is done, and the host empty, exactly if no store runs;
-    what was counted and not read stays counted (T34, CP-12, CN-1).
+    """A reset gives back the pins of lookups, of queued stores and of loads that no step named, whose requests wait again. It
+    is done, and the host empty, exactly if no store and no load runs; those that do are abandoned and keep their blocks. What
+    was counted and not read stays counted (T34, CP-12, CN-1).
     """
     assert four.legal(Draft(3, (1, 1, 1), (1, 1, 1), 1), key)
     assert 0 <= before <= published
     assert not (running & abandoned)
-    held = ((1,) if pinned else ()) + ((2,) if waiting else ()) + ((3,) if running or abandoned else ())
+    assert 0 <= loading <= 3
+    assert not (pinned & (loading > 0))
+    phase = pick(("none", "waits", "runs", "abandoned"), loading)
+    held = ((2,) if waiting else ()) + ((3,) if running or abandoned else ())
     pools = [
-        holders.referenced(four.pool_of(Draft(3, (1, 1, 1), (1, 1, 1), 1), *keys), holding)
-        for keys, holding in (((key,), held), ((), tuple(block for block in held if block > 1)))
+        holders.referenced(four.pool_of(Draft(3, (1, 1, 1), (1, 1, 1), 1), *keys), (*((1,) if first else ()), *held))
+        for keys, first in (((key,), pinned or phase != "none"), ((), phase != "none"))
     ]
-    store = (Store(0, (3,), (3,), None),)
+    store, load = (Store(0, (3,), (3,), None),), Load(0, (1,), (1,), event=-1 if phase == "waits" else 4)
+    request = evolve(holders.request_of(GroupState()), status=Status.LOADING, computed=4, loaded=True)
     host = evolve(
         tiers.host_of(pools[0]),
         pending=(PendingHit(0, 0, 4, ((1,),)),) if pinned else (),
         queued=(Queued((2,), (2,), None),) if waiting else (),
         stores=store if running else (),
         abandoned_stores=store if abandoned else (),
+        loads=(load,) if phase in ("waits", "runs") else (),
+        abandoned_loads=(load,) if phase == "abandoned" else (),
         counters=Counters(published=published, stored=published),
         drained=Counters(published=before, stored=before),
     )
-    after, record = reset.reset(evolve(tiers.FULL_WORLD, pool=pools[1], host=host), host)
-    now = tiers.of(after)
-    idle = not running and not abandoned
-    assert record.done == idle
+    after, record = reset.reset(evolve(tiers.FULL_WORLD, pool=pools[1], host=host, requests=(request,)), host)
+    now, (asked,) = tiers.of(after), after.requests
+    stores, arrives = running or abandoned, phase in ("runs", "abandoned")
+    assert record.done == (not stores and not arrives)
     assert not record.done or ((now.pool.entries == ()) & (now.pool.ref == (0, 0, 0, 0)))
-    assert record.done or (four.keys_kept(pools[0], now.pool) & (now.pool.ref == (0, 0, 0, 1)))
-    assert (now.pending == ()) & (now.queued == ()) & (now.stores == ())
+    assert record.done or (four.keys_kept(pools[0], now.pool) & (now.pool.ref == (0, int(arrives), 0, int(stores))))
+    assert (now.pending == ()) & (now.queued == ()) & (now.stores == ()) & (now.loads == ())
+    assert (now.abandoned_stores == (store if stores else ())) & (now.abandoned_loads == ((load,) if arrives else ()))
+    assert asked == (evolve(request, status=Status.WAITING, computed=0, loaded=False) if phase == "waits" else request)
     assert now.counters == Counters(published=published - before, stored=published - before)
-    assert after.pool.ref == (0, 0, 0, 0 if idle else 1)
+    assert after.pool.ref == (0, int(arrives), 0, int(stores))

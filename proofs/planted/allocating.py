@@ -15,6 +15,12 @@ PLANTED = (
         slots_behind=lambda config, action: action.new_tokens,
     ),
     planted(
+        "a load has slots for its lookahead",
+        "a_position_has_a_slot_if_it_is_wanted_and_in_the_model",
+        at=allocation,
+        slots_behind=lambda config, action: action.new_tokens + action.lookahead,
+    ),
+    planted(
         "every placeholder is a draft",
         "a_position_has_a_slot_if_it_is_wanted_and_in_the_model",
         at=allocation,

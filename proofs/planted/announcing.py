@@ -34,6 +34,12 @@ PLANTED = (
             table, tables, (*note[:4], note[3], note[1]) if len(note) > 4 else note, medium
         ),
     ),
+    planted(
+        "a copied key is announced with the tokens before itself",
+        "a_copied_event_has_the_tokens_that_were_captured",
+        at=events,
+        event=lambda table, tables, note, medium, event=events.event: event(table, tables, (*note[:5], note[1]), medium),
+    ),
     planted("each copy that goes is announced", "a_key_is_removed_with_its_last_block", at=events, is_said=lambda *of: True),
     planted(
         "events are announced in the opposite order",

@@ -40,6 +40,18 @@ PLANTED = (
             host, tracks=tuple(evolve(track, cursors=(0,) * len(track.cursors)) for track in host.tracks)
         ),
     ),
+    planted(
+        "what steps told of a preempted request stays",
+        "the_scan_of_a_preempted_request_starts_anew",
+        at=tracks,
+        clear_cursors=lambda host, requests: evolve(
+            host,
+            tracks=tuple(
+                evolve(track, cursors=(0,) * len(track.cursors)) if track.request in set(requests) else track
+                for track in host.tracks
+            ),
+        ),
+    ),
     catalogued("M-ACK-1", "a_store_is_complete_with_all_reports"),
     planted(
         "reports are counted without looking",
@@ -53,6 +65,12 @@ PLANTED = (
         "event_numbers_rise_and_unknown_ones_change_nothing",
         at=completion,
         find=lambda host, event: (host.stores[0], False),
+    ),
+    planted(
+        "stores that run are not found",
+        "event_numbers_rise_and_unknown_ones_change_nothing",
+        at=completion,
+        find=lambda host, event, find=completion.find: find(evolve(host, stores=()), event),
     ),
     planted(
         "what events say of the first block is lost",

@@ -23,6 +23,12 @@ PLANTED = (
     ),
     catalogued("M-GEO-3", "chunks_are_so_many_blocks_over_all_ranks", "a_chunk_has_the_tokens_of_its_blocks_on_every_rank"),
     planted(
+        "without full attention the smallest chunk aligns",
+        "chunks_are_so_many_blocks_over_all_ranks",
+        at=reachability,
+        alignment_tokens=lambda full, other: full[0] if full else min(other),
+    ),
+    planted(
         "chunks hashed without looking at the block",
         "a_chunk_has_a_hash_for_each_unit_or_is_refused",
         at=reachability,

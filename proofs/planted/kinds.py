@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from kvproof.core import config, groups
 from kvproof.core.kinds import (
     caching,
@@ -19,6 +21,12 @@ PLANTED = (
     catalogued("M-GEO-2", "a_row_has_a_column_for_the_last_position"),
     catalogued("M-PUB-4", "a_row_has_a_column_for_the_last_position"),
     catalogued("M-PUB-20", "a_row_has_a_column_for_the_last_position"),
+    planted(
+        "scratch blocks have positions",
+        "a_row_has_a_column_for_the_last_position",
+        at=scratch,
+        CAPABILITIES=evolve(scratch.CAPABILITIES, positions=True),
+    ),
     planted(
         "a window skips what its size says",
         "nothing_is_skipped_that_is_read_next",

@@ -91,4 +91,42 @@ PLANTED = (
         at=loads,
         waiting_status=lambda request: Status.WAITING,
     ),
+    planted(
+        "a failed load spoils its valid blocks as well",
+        "a_failed_load_spoils_what_did_not_arrive",
+        at=loads,
+        spoiled=lambda world, load, request, kept, spoiled=loads.spoiled: spoiled(world, load, request, 0),
+    ),
+    planted(
+        "what did not arrive of a failed load is kept",
+        "a_failed_load_spoils_what_did_not_arrive",
+        at=loads,
+        spoiled=lambda world, load, request, kept: world.contents,
+    ),
+    planted(
+        "a condemned load is kept as far as it arrived",
+        "a_failed_load_spoils_what_did_not_arrive",
+        at=loads,
+        fail=lambda world, load, request, valid, fail=loads.fail: fail(world, evolve(load, condemned=False), request, valid),
+    ),
+    planted(
+        "every load is told",
+        "what_happens_to_a_load_happens_to_it_alone",
+        at=loads,
+        replaced=lambda host, load, by: evolve(
+            host, loads=(by,) * len(host.loads), abandoned_loads=(by,) * len(host.abandoned_loads)
+        ),
+    ),
+    planted(
+        "the end of a load keeps the host's references",
+        "what_happens_to_a_load_happens_to_it_alone",
+        at=loads,
+        give_back=lambda world, host, load, end=loads.give_back: end(world, host, evolve(load, host=())),
+    ),
+    planted(
+        "loads count when they are asked for",
+        "what_happens_to_a_load_happens_to_it_alone",
+        at=loads,
+        counted_when_asked=lambda load: len(load.device),
+    ),
 )

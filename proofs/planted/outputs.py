@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from kvproof.core import outputs, plans, recovery, requests
+from kvproof.core import outputs, plans, prefixes, recovery, requests
+from kvproof.core.offload import loads
 from kvproof.core.world import Plan
 from kvproof.proofs.planting import catalogued, planted
 
@@ -49,6 +50,12 @@ PLANTED = (
         at=outputs,
         resolve_later=lambda world, request, entry, rejected, resolve=outputs.resolve_later: resolve(world, request, entry, 0),
     ),
+    planted(
+        "drafts follow tokens that are still to come",
+        "a_later_chunk_starts_behind_what_was_kept",
+        at=requests,
+        chunk_tip=lambda table, tip, entry: prefixes.extend(table, tip, entry.drafts),
+    ),
     catalogued("M-LATE-2", "what_is_in_flight_comes_late"),
     planted(
         "only the last step's tokens come late",
@@ -84,7 +91,25 @@ PLANTED = (
         at=requests,
         mentioned=lambda world, request: requests.alive(world, request) is not None,
     ),
+    planted(
+        "an id is free when its transfers run",
+        "an_id_stands_for_one_request_at_a_time",
+        at=loads,
+        mentions=lambda host, request: False,
+    ),
+    planted(
+        "an id is free when a store of its blocks runs",
+        "an_id_stands_for_one_request_at_a_time",
+        at=loads,
+        mentions=lambda host, request: loads.find(host, request) is not None,
+    ),
     catalogued("M-HO-2", "a_drain_hands_everything_out_once"),
+    planted(
+        "a new plan has no handoffs of outputs",
+        "a_drain_hands_everything_out_once",
+        at=plans,
+        fresh_plan=lambda previous, fresh=plans.fresh_plan: evolve(fresh(previous), handoffs=()),
+    ),
     catalogued("M-COW-5", "a_drain_hands_everything_out_once"),
     catalogued("M-LV-1", "a_new_plan_forgets_what_was_registered"),
     planted(

@@ -7,7 +7,7 @@ from typing import Any
 from kvproof.core import geometry, retention
 from kvproof.proofs.planting import planted
 
-_stops, _swa_mask = retention.prefill_stops, retention.swa_mask
+_stops, _swa_mask, _fits = retention.prefill_stops, retention.swa_mask, retention.checkpoint_fits
 
 
 def _with_the_prompt(**numbers: Any) -> tuple[int, ...]:
@@ -80,6 +80,12 @@ PLANTED = (
         "a_checkpoint_is_where_the_next_resend_resumes",
         at=retention,
         checkpoint_fits=lambda start, end, position, **sizes: start <= position < end,
+    ),
+    planted(
+        "a checkpoint in every other chunk alone",
+        "a_checkpoint_is_where_the_next_resend_resumes",
+        at=retention,
+        checkpoint_fits=lambda start, end, position, **sizes: end % 2 == 0 and _fits(start, end, position, **sizes),
     ),
     planted(
         "the tail is minded wherever hits are fine",

@@ -7,7 +7,7 @@ from math import lcm, prod
 from kvproof.core import geometry
 from kvproof.proofs.planting import planted
 
-_branches = geometry.context_branches
+_branches, _check_sizes = geometry.context_branches, geometry.check_sizes
 _row_width, _shared_width, _hash_block = geometry.attention_row_width, geometry.shared_row_width, geometry.hash_block_size
 
 
@@ -39,6 +39,14 @@ PLANTED = (
         hash_block_size=lambda *, requested, **of: requested,
     ),
     planted(
+        "a requested unit that fits is not taken",
+        "requested_unit_is_taken_iff_it_divides_every_cacheable_size",
+        at=geometry,
+        hash_block_size=lambda *, requested=None, **of: min(
+            _hash_block(requested=requested, **of), _hash_block(requested=1, **of)
+        ),
+    ),
+    planted(
         "hashes whether anything caches or not",
         "nothing_is_hashed_without_caching_and_connectors",
         at=geometry,
@@ -51,6 +59,18 @@ PLANTED = (
         hash_block_size=lambda *, connected, **of: _hash_block(connected=False, **of),
     ),
     planted("sizes are not checked", "sizes_are_accepted_iff_they_divide", at=geometry, check_sizes=_no_check),
+    planted(
+        "sizes need not divide the scheduler block",
+        "sizes_are_accepted_iff_they_divide",
+        at=geometry,
+        check_sizes=lambda *, scheduler_block, hash_block, block_sizes, sizes, cacheable: _check_sizes(
+            scheduler_block=scheduler_block * lcm(*sizes),
+            hash_block=hash_block,
+            block_sizes=block_sizes,
+            sizes=sizes,
+            cacheable=cacheable,
+        ),
+    ),
     planted(
         "states are not checked",
         "compressed_states_need_hits_that_end_on_a_state",

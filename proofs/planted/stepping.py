@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from kvproof.core import execute, outputs, plans, requests, worker
 from kvproof.core import work as works
 from kvproof.core.kinds import copying
 from kvproof.core.offload import transfers
 from kvproof.proofs.planting import catalogued, planted
 
-_write_tokens = execute.write_tokens
+_write_tokens, _advance, _write_rows = execute.write_tokens, plans.advance, plans.write_rows
 
 PLANTED = (
     catalogued("M-KEY-2", "equal_prompts_have_one_prefix"),
@@ -25,6 +27,26 @@ PLANTED = (
         busy_rows=lambda world: frozenset(),
     ),
     catalogued("M-MAM-2", "a_new_row_begins_at_the_state_of_its_chunk"),
+    planted(
+        "a dispatched chunk is computed by every request",
+        "a_dispatch_hands_the_plan_over",
+        at=plans,
+        advance=lambda config, request, entries: _advance(
+            config, request, tuple(evolve(entry, request=request.request) for entry in entries)
+        ),
+    ),
+    planted(
+        "a dispatch leaves the rows as they are",
+        "a_dispatch_hands_the_plan_over",
+        at=plans,
+        write_rows=lambda world, live: (world.worker, _write_rows(world, live)[1]),
+    ),
+    planted(
+        "a chunk ends where its request began",
+        "a_dispatch_hands_the_plan_over",
+        at=plans,
+        chunk_tips=lambda world, live: (world.prefixes, [0 for _ in world.plan.scheduled]),
+    ),
     catalogued("M-CAP-2", "a_row_takes_the_kernel_blocks_behind_its_entries"),
     planted(
         "blocks stand in rows as they are",
@@ -45,6 +67,12 @@ PLANTED = (
         "a_copy_brings_what_is_there_when_it_runs",
         at=transfers,
         moved=lambda source, destination, rows: destination,
+    ),
+    planted(
+        "the last load is copied, whichever was to run",
+        "a_copy_brings_what_is_there_when_it_runs",
+        at=transfers,
+        copy_load=lambda world, event, copy=transfers.copy_load: copy(world, 7),
     ),
     planted("every block is zeroed", "attention_blocks_are_zeroed_beside_states", at=works, zeroes=lambda config, group: True),
     catalogued("M-COW-3", "a_private_copy_takes_the_place_of_one_entry"),

@@ -52,6 +52,20 @@ PLANTED = (
             work, group, state, evolve(wanted, external=wanted.external + 4 * work.config.sizes[group])
         ),
     ),
+    planted(
+        "a refused request gets its nulled entries back",
+        "a_refusal_shows_what_was_nulled_alone",
+        at=allocation,
+        refused=lambda world, request, work, states, lists: allocation.with_request(world, request, work.pool, world.plan),
+    ),
+    planted(
+        "a refusal gives the pool back as it was",
+        "a_refusal_shows_what_was_nulled_alone",
+        at=allocation,
+        refused=lambda world, request, work, states, lists: allocation.with_request(
+            world, evolve(request, groups=tuple(states)), world.pool, world.plan
+        ),
+    ),
     catalogued("M-ATOM-1", "refuse_and_change_nothing"),
     catalogued("M-PUB-29", "refuse_and_change_nothing"),
     planted(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from kvproof.core import work as works
 from kvproof.core import worker
 from kvproof.core.config import Config
 from kvproof.core.kinds import positional
@@ -27,6 +28,7 @@ GROWN = ("grow_an_empty_table", "grow_a_table_of_one", "grow_a_table_of_two")
 
 PLANTED = (
     catalogued("M-EVICT-1", "take_a_block_beside_a_table", "grow_an_empty_table"),
+    planted("nothing is zeroed", "take_a_block_beside_a_table", at=works, zeroes=lambda config, group: False),
     planted(
         "the demand leaves out a block",
         *GROWN,

@@ -38,4 +38,16 @@ PLANTED = (
     catalogued("M-META-3", "select_the_tail_of_a_prompt"),
     catalogued("M-EVICT-1", "choose_two_blocks"),
     planted("chosen blocks are not pinned", "choose_two_blocks", at=choosing, pin=lambda device, blocks: device),
+    planted(
+        "the scan begins at the same place in every step",
+        "a_step_is_scanned_request_by_request",
+        at=positional,
+        moved=lambda config, track, picked, told: track,
+    ),
+    planted(
+        "requests that go on are scanned first",
+        "a_step_is_scanned_request_by_request",
+        at=positional,
+        in_order=lambda world: list(world.plan.scheduled),
+    ),
 )

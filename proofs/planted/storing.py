@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from kvproof.core.offload import choosing, finishing, handoffs, positional, promotion, reset, settings, tails
-from kvproof.core.offload.state import Queued
+from kvproof.core.offload import choosing, finishing, handoffs, loads, positional, promotion, reset, settings, tails
+from kvproof.core.offload.state import Host, Queued
+from kvproof.core.records import Record
+from kvproof.core.world import World
 from kvproof.proofs.planting import catalogued, planted
+
+
+def _forgets(world: World, host: Host) -> tuple[World, Record]:
+    """Reset the host tier and let nobody know of the stores that ran."""
+    world, record = _reset(world, host)
+    if world.host is None:
+        raise ValueError("a reset leaves a host tier")
+    return evolve(world, host=evolve(world.host, abandoned_stores=host.abandoned_stores)), record
+
+
+_reset = reset.reset
 
 PLANTED = (
     catalogued("M-STAB-1", "states_are_never_stored_by_index"),
@@ -67,6 +80,19 @@ PLANTED = (
         at=reset,
         drop_pins=lambda host: host.pool,
     ),
+    planted(
+        "loads go on behind a reset as if none had been",
+        "a_reset_that_is_done_leaves_an_empty_host",
+        at=loads,
+        at_reset=lambda world, host: (world, host),
+    ),
+    planted(
+        "a load that waits is abandoned by a reset",
+        "a_reset_that_is_done_leaves_an_empty_host",
+        at=loads,
+        must_wait=lambda load: True,
+    ),
+    planted("stores that run are forgotten by a reset", "a_reset_that_is_done_leaves_an_empty_host", at=reset, reset=_forgets),
     planted(
         "a handoff has a payload",
         "handoffs_and_tails_say_nothing_in_events",

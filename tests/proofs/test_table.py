@@ -210,6 +210,7 @@ def test_unknown_verdicts_are_refused(tmp_path):
 
 JUDGED = {"DS-1": 5, "HB-16": 0}
 """How often some laws are judged in each scope; the others once."""
+LAWS = tuple(law.id for law in laws.ALL)
 
 
 def scope(one, **changes):
@@ -300,6 +301,7 @@ def parts():
         (lambda: first_scope(edges=9), "is not as pinned"),
         (lambda: first_scope(bounds={}), "has other bounds"),
         (lambda: first_scope(laws=("DS-1",), premises={"DS-1": 5}), "was not judged in"),
+        (lambda: first_scope(laws=(*LAWS, "DS-99"), premises=dict.fromkeys((*LAWS, "DS-99"), 1)), "no such law"),
         (lambda: first_scope(premises=dict.fromkeys((law.id for law in laws.ALL), -5)), "judged less than never"),
     ],
 )
