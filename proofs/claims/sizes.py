@@ -18,13 +18,18 @@ PAIR = "two sizes out of 1, 2, 3, 4, 6, 8, 16 and 48"
 
 @claim(geometry.scheduler_block_size, sizes="grid", bounds=PAIR + ", and a third out of 5 and 32", laws=("HB-1",))
 def scheduler_block_is_the_least_common_multiple(one: int, other: int, third: int) -> None:
-    """The scheduler block is the least number of tokens that every group's blocks divide (2.2, HB-1)."""
+    """The scheduler block is the least number of tokens that every group's blocks divide; there is none without groups, nor
+    with a group without tokens (2.2, HB-1).
+    """
     assert 0 <= one < 8
     assert 0 <= other < 8
     assert 0 <= third < 2
     a, b, c = pick(SIZES, one), pick(SIZES, other), pick((5, 32), third)
     found = geometry.scheduler_block_size((a, b, c))
+    none = refused(geometry.scheduler_block_size, ())
+    empty = refused(geometry.scheduler_block_size, (a, 0, c))
     smaller = [n for n in range(c, found, c) if n % a == 0 and n % b == 0]
+    assert none & empty
     assert found % a == 0
     assert found % b == 0
     assert found % c == 0
@@ -201,13 +206,14 @@ def small_rows_hold_what_stands_in_them(spare: int) -> None:
 
 @claim(geometry.shared_row_width, sizes="grid", bounds="two widths out of 1, 2, 3, 4, 6, 8, 16 and 48")
 def a_shared_row_needs_one_width(one: int, other: int) -> None:
-    """Groups share a row exactly if all of them need the same width, and it has that width (2.5)."""
+    """Groups share a row exactly if there are some and all of them need the same width, and it has that width (2.5)."""
     assert 0 <= one < 8
     assert 0 <= other < 8
     widths = (pick(SIZES, one), pick(SIZES, other))
     no = refused(geometry.shared_row_width, widths)
+    none = refused(geometry.shared_row_width, ())
     shared = geometry.shared_row_width(widths[:1] * 3)
-    assert no == (one != other)
+    assert (no == (one != other)) & none
     assert shared == widths[0]
 
 

@@ -27,6 +27,12 @@ PLANTED = (
         scheduler_block_size=lambda sizes: lcm(*sizes[:2]),
     ),
     planted(
+        "a scheduler block of no groups is one token",
+        "scheduler_block_is_the_least_common_multiple",
+        at=geometry,
+        scheduler_block_size=lambda sizes: lcm(*sizes),
+    ),
+    planted(
         "hash block as the smallest block",
         "default_hash_block_is_the_greatest_common_divisor",
         at=geometry,
@@ -120,7 +126,18 @@ PLANTED = (
         at=geometry,
         mamba_other_row_width=lambda spare: spare,
     ),
-    planted("the widest row is shared", "a_shared_row_needs_one_width", at=geometry, shared_row_width=max),
+    planted(
+        "the widest row is shared",
+        "a_shared_row_needs_one_width",
+        at=geometry,
+        shared_row_width=lambda widths: max(widths) if widths else _shared_width(widths),
+    ),
+    planted(
+        "a row of no groups has no columns",
+        "a_shared_row_needs_one_width",
+        at=geometry,
+        shared_row_width=lambda widths: _shared_width(widths) if widths else 0,
+    ),
     planted(
         "a shared row with a column too many",
         "a_shared_row_needs_one_width",
