@@ -123,7 +123,7 @@ def begin(
 def run(config: Config, actions: Sequence[Action], device: torch.device | str = "cpu", every: int = 1) -> Differential:
     """Run actions on both, up to the first difference; compared after ``every`` so many of them, and at the end."""
     both = begin(config, device)
-    both.every = every
+    both.every, both.expected.every_action = every, every == 1
     for action in actions:
         both.act(action)
         if both.difference is not None:
