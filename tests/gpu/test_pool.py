@@ -68,6 +68,15 @@ def test_t3_a_block_named_twice_queues_where_it_is_named_last():
     assert pool.free.tolist() == [2, 1, 3, 4]
 
 
+def test_t3_unkeyed_blocks_queue_in_front_and_keyed_ones_behind_both_in_the_order_given():
+    pool = pool_of(9)
+    pools.take(pool, 6)
+    for block, key in ((2, 70), (5, 71)):
+        keyed(pool, block, key)
+    pools.release(pool, blocks(5, 3, 2, 6, 1))
+    assert pool.free.tolist() == [3, 6, 1, 7, 8, 5, 2]
+
+
 def test_t3_a_block_that_is_still_held_stays_out_and_one_too_many_is_an_error():
     pool = pool_of(5)
     pools.take(pool, 1)
@@ -128,6 +137,20 @@ def test_t6_move_takes_the_primary_first_with_its_tokens():
     assert pools.keys_of(pool, 2) == [(48, 48), (32, -1)]
     with pytest.raises(TensorError, match="already has one"):
         pools.move(pool, 1, 2)
+
+
+def test_t6_move_takes_the_secondary_keys_in_the_order_of_their_insertion():
+    pool = pool_of(5)
+    for key in (48, 16, 32):
+        pools.insert(pool, 1, key, key)
+    # A block that got its records back may have them in any place: the numbers of their insertion count.
+    order = [2, 0, 1]
+    pool.keys[1, :3], pool.order[1, :3] = pool.keys[1, order].clone(), pool.order[1, order].clone()
+    assert pools.keys_of(pool, 1) == [(48, 48), (16, -1), (32, -1)]
+    pools.move(pool, 1, 2)
+    numbers = dict(zip(pool.keys[2].tolist(), pool.order[2].tolist(), strict=True))
+    assert numbers[48] < numbers[16] < numbers[32]
+    assert pools.keys_of(pool, 2) == [(48, 48), (16, -1), (32, -1)]
 
 
 def test_t39_changed_records_come_back_as_they_were():
