@@ -24,7 +24,9 @@ from kvproof.spec.exits import ExitCode, UserError
 )
 @click.option("--replay", metavar="FILE", help="Run a counterexample of this command again.")
 @click.option(
-    "--report", metavar="DIR", help="Write gpu.json, index.html and every counterexample, as JSON and as pages and text to read."
+    "--report",
+    metavar="DIR",
+    help="Write gpu.json, index.html and every counterexample, as JSON and as pages and text to read.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(

@@ -1,7 +1,6 @@
 """The model's world against the one on tensors after every action, and where the first difference lies.
 
-What is compared, and what the tensors do not have, is the table of docs/gpu.md. Parts that are not bytes come from ``standing``.
-
+What is compared, and what the tensors do not have, is a table of docs/gpu.md; ``standing`` has requests, plans, transfers.
 What the model expects is computed from its prefix table in Python's integers (``digests``); the tensors are read back whole.
 What the model calls garbage may be anything.
 """

@@ -62,7 +62,10 @@ LAW_OF_PART: dict[str, str] = {
     "performing": rules.TOTALITY,
     "reading back": rules.TOTALITY,
 }
-"""The law that speaks of a part; what is not named are counts and states of requests and steps (RQ-1). Bytes depend on who wrote them."""
+"""The law that speaks of a part; what is not named are counts and states of requests and steps (RQ-1).
+
+Bytes depend on who wrote them.
+"""
 FEWEST_RUNS = 150
 """Runs of candidates that shrinking may take."""
 

@@ -90,8 +90,9 @@ class Differential:
         What a share computes that nobody takes any more may be there or not, and be anything (T36.3, T36.4).
         """
         pending = ground.pending_step(moment.before)
-        shares = {entry.request: entry for entry in (() if pending is None else pending.scheduled)}
-        gone = {name for name, entry in shares.items() if pending is not None and ground.is_dropped(moment.before, entry, pending)}
+        assert pending is not None, "a forward is a part of a step"
+        shares = {entry.request: entry for entry in pending.scheduled}
+        gone = {name for name, entry in shares.items() if ground.is_dropped(moment.before, entry, pending)}
         due = [place for entry in shares.values() if entry.request not in gone for place in due_outputs(moment.before, entry)]
         there = [(request, query) for request, query, _ in self.tensors.outputs]
         if sorted(due) != sorted(place for place in there if place[0] not in gone):

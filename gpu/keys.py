@@ -182,8 +182,8 @@ def is_checkpoint(world: TensorWorld, request: Request, tokens: int, computed: i
 def found(world: TensorWorld, pool: Pool, request: Request, start: int) -> ModelPool:
     """Return what a tier's own keys say of a request's hash boundaries behind ``start`` tokens, for the formulas of a lookup.
 
-    Its entries are (number of the boundary, group, 0, block): which boundary of which group the tier has, and in which block. The
-    keys are digests of the request's tokens on the device, the blocks are the tier's own; nothing else is in it.
+    Its entries are (number of the boundary, group, 0, block): which boundary of which group the tier has, in which block. Keys
+    are digests of the request's tokens on the device, the blocks are the tier's own; nothing else is in it.
     """
     config, unit = world.config, world.config.hash_block_size
     boundaries = torch.arange(1, (request.num_tokens - start) // unit + 1, device=world.device) * unit + start

@@ -155,7 +155,7 @@ def check_recording(name: str) -> None:
         asked = f" (did you mean {' or '.join(close)}?)" if close else ""
         raise UserError(
             f"no run {name!r}{asked}; name a golden trace ({', '.join(sources.GOLDEN_NAMES)}), a scope of kvproof "
-            f"check, a path through one of kvproof explore ({sources.EXPLORED}SCOPE) or a shipped recording (kvproof replay --list)"
+            f"check, a path through one of kvproof explore ({sources.EXPLORED}SCOPE) or a recording (kvproof replay --list)"
         ) from error
 
 
@@ -368,7 +368,9 @@ def show(result: Result, written: Sequence[Path], console: Console) -> None:
     """Print the table, the verdict and the first counterexample, whose last line reproduces it."""
     console.print(title(result.options), highlight=False, soft_wrap=True)
     console.print(table(result.rows))
-    console.print("actions: performed on both sides, with a comparison behind each; outputs: compared with those of a run without a cache")
+    console.print(
+        "actions: performed on both sides, with a comparison behind each; outputs: compared with those of a run without a cache"
+    )
     for fault in result.survived:
         console.print(f"fault {fault} was not caught")
     console.print(f"verdict: {VERDICTS[result.verdict]}", highlight=False)

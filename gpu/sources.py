@@ -61,7 +61,7 @@ class Ran:
 
 
 def golden(name: str) -> str | None:
-    """Return the golden trace of a name: its own one (``G2, G3``), or one of those that it holds (``G3``); None if there is none."""
+    """Return the golden trace of a name, its own (``G2, G3``) or one of those in it (``G3``); None if there is none."""
     return next((own for own in goldens.SCRIPTS if name == own or (name in own.split(", ") and name.startswith("G"))), None)
 
 

@@ -1,4 +1,4 @@
-"""What both sides hold beside pools, rows and bytes, part by part: requests, plans, steps, deferred frees and the host's transfers.
+"""What both sides hold beside pools, rows and bytes: requests, plans, steps, deferred frees and the host's transfers.
 
 Each part comes as plain Python values of both sides. Keys and prefixes are compared as digests, which the tensors computed on
 their own; blocks by their ids, which they took and found on their own.

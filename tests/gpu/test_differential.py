@@ -233,7 +233,11 @@ def test_what_the_tensors_cannot_do_is_a_difference(monkeypatch):
 
 @pytest.mark.parametrize(
     ("error", "said"),
-    [(KeyError("block 7"), "KeyError: 'block 7'"), (ZeroDivisionError(), "ZeroDivisionError: "), (AssertionError(), "AssertionError: ")],
+    [
+        (KeyError("block 7"), "KeyError: 'block 7'"),
+        (ZeroDivisionError(), "ZeroDivisionError: "),
+        (AssertionError(), "AssertionError: "),
+    ],
     ids=lambda value: type(value).__name__,
 )
 def test_whatever_the_tensors_raise_is_a_difference_with_its_actions(monkeypatch, error, said):

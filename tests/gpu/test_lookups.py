@@ -75,7 +75,9 @@ def test_the_scripts_hit_in_every_group_and_are_equal(name):
 
 @pytest.mark.parametrize("name", SCRIPTS)
 @pytest.mark.parametrize(
-    "wrong", [nothing, another_block_of(0), another_block_of(1), a_boundary_too_early], ids=["none", "attention", "state", "short"]
+    "wrong",
+    [nothing, another_block_of(0), another_block_of(1), a_boundary_too_early],
+    ids=["none", "attention", "state", "short"],
 )
 def test_a_wrong_own_lookup_is_a_difference_at_that_lookup(name, wrong, monkeypatch):
     script = SCRIPTS[name]()

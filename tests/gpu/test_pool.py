@@ -68,15 +68,6 @@ def test_t3_a_block_named_twice_queues_where_it_is_named_last():
     assert pool.free.tolist() == [2, 1, 3, 4]
 
 
-def test_t3_unkeyed_blocks_queue_in_front_and_keyed_ones_behind_both_in_the_order_given():
-    pool = pool_of(9)
-    pools.take(pool, 6)
-    for block, key in ((2, 70), (5, 71)):
-        keyed(pool, block, key)
-    pools.release(pool, blocks(5, 3, 2, 6, 1))
-    assert pool.free.tolist() == [3, 6, 1, 7, 8, 5, 2]
-
-
 def test_t3_a_block_that_is_still_held_stays_out_and_one_too_many_is_an_error():
     pool = pool_of(5)
     pools.take(pool, 1)
