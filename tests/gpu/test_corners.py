@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 from kvproof.core import actions as act  # noqa: E402
 from kvproof.core.config import Group, Offload, configure  # noqa: E402
-from kvproof.gpu import differential, goldens, offload, step  # noqa: E402
+from kvproof.gpu import differential, goldens, offload, step, tables  # noqa: E402
 from kvproof.gpu import pool as pools  # noqa: E402
 from kvproof.gpu import world as worlds  # noqa: E402
 from kvproof.gpu.world import Load, Pinned, Request, Stage, Status, Step, Store  # noqa: E402
@@ -114,6 +114,18 @@ def test_a_part_of_a_step_sends_its_own_abandoned_store_and_no_other():
     assert [store.stage for store in world.host.abandoned_stores] == [Stage.BUILT, Stage.SUBMITTED if same else Stage.BUILT]
 
 
+@pytest.mark.parametrize(("processed", "built"), [(1, False), (2, True), (3, True)])
+def test_a_load_waits_for_the_steps_before_it(processed, built):
+    world, live = hosted()
+    assert world.host is not None
+    world.issued, world.processed = 3, processed
+    world.host.loads.append(Load(0, live.groups[0].table, blocks(3), 0, fence=2))
+    offload.build(world, step.Told())
+    (load,) = world.host.loads
+    assert (load.stage, load.event) == ((Stage.BUILT, 0) if built else (Stage.WAITING, worlds.NONE))
+    assert (world.plan.load, world.host.next_load) == ((0, 1) if built else (worlds.NONE, 0))
+
+
 # --- preemption -------------------------------------------------------------------------------------------------------
 
 
@@ -142,3 +154,43 @@ def test_an_admission_that_waits_for_a_state_of_this_step_reserves_no_checkpoint
     both = differential.run(script.config, script.actions)
     assert both.difference is None, both.difference.text()
     assert both.tensors.requests[1].groups[1].checkpoint is None
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "table"),
+    [
+        # 13 tokens in blocks of 4: the running state stands in column 3, the checkpoint at 12 in column 2. Both were the
+        # speculative blocks' columns before, and the checkpoint keeps the block that stands in its own.
+        ((12, 2), [0, 1, 2, 3, 4, 5]),
+        (None, [0, 1, 0, 3, 2, 4]),
+    ],
+)
+def test_a_speculative_block_in_the_column_of_a_checkpoint_stays(checkpoint, table):
+    config = configure((Group("full_attention", 4), Group("mamba_align", 4, speculative_blocks=2)), num_blocks=20)
+    world = worlds.new_world(config, CPU)
+    line = worlds.new_line(world, 0)
+    request = Request(0, line, 13, worlds.fresh_holdings(world), status=Status.RUNNING)
+    holding = request.groups[1]
+    holding.table, holding.allocated, holding.checkpoint = torch.cat((blocks(0), pools.take(world.pool, 3))), True, checkpoint
+    wanted = tables.Wanted(first=False, local=8, external=0, slots=13, main=13, settled=13)
+    tables.grow_snapshots(world, request, 1, holding, wanted)
+    assert holding.table.tolist() == table
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+
+def test_accepted_drafts_that_fill_a_block_are_registered_with_their_output():
+    script = goldens.hybrid(4, 4, spare=2, num_draft_tokens=2).submit(0, 6).chunk(0, 4).chunk(0, 2)
+    script.do(act.BeginStep()).plan(0, 1, 7, 8).do(*macros.CLOSE, *macros.execution(script.config))
+    before = differential.run(script.config, script.actions)
+    assert before.difference is None, before.difference.text()
+    both = differential.run(script.config, script.do(act.Output(0, (7, 8, 5))).actions)
+    assert both.difference is None, both.difference.text()
+    # Tokens 5 to 8, two of them drafts, fill the second block of attention.
+    block = both.tensors.requests[0].groups[0].table[1].item()
+    assert int(both.tensors.pool.tokens[block]) == 8
+    assert int(before.tensors.pool.tokens[block]) < 8

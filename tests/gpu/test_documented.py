@@ -37,6 +37,13 @@ def test_every_shared_formula_is_named(module):
 def test_the_page_names_no_formula_that_nobody_shares():
     used = {name for module in DATA_PATH for owner, name in shared(module) if owner not in TYPES}
     listed = PAGE.partition("They are, in `core/`:")[2].partition("The formulas of slots")[0]
-    names = {word for word in listed.split("`")[1::2]} - {"core/", "geometry", "retention", "kinds", "lookup", "offload.external"}
+    names = set(listed.split("`")[1::2]) - {
+        "core/",
+        "geometry",
+        "retention",
+        "kinds",
+        "lookup",
+        "offload.external",
+    }
     assert names - used <= {"skipped_tokens", "find_hit", "Config", "lookup"}
     assert len(used) > 20
