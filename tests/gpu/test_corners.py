@@ -7,8 +7,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kvproof.core import actions as act  # noqa: E402
-from kvproof.core.config import Group, Offload, configure  # noqa: E402
-from kvproof.gpu import differential, goldens, offload, step, tables  # noqa: E402
+from kvproof.core.config import Group, Offload, Profile, configure  # noqa: E402
+from kvproof.gpu import differential, goldens, keys, offload, step, tables  # noqa: E402
 from kvproof.gpu import pool as pools  # noqa: E402
 from kvproof.gpu import world as worlds  # noqa: E402
 from kvproof.gpu.world import Load, Pinned, Request, Stage, Status, Step, Store  # noqa: E402
@@ -194,3 +194,15 @@ def test_accepted_drafts_that_fill_a_block_are_registered_with_their_output():
     block = both.tensors.requests[0].groups[0].table[1].item()
     assert int(both.tensors.pool.tokens[block]) == 8
     assert int(before.tensors.pool.tokens[block]) < 8
+
+
+@pytest.mark.parametrize(("unit", "boundaries"), [("A", (80,)), ("S", (0,))])
+def test_the_unit_of_an_eagle_replay_is_that_of_the_profile(unit, boundaries):
+    # 100 tokens: six units of A = 16 less one, or one of S = 64 less one.
+    script = goldens.hybrid(64, 64, hash_block_size=16, use_eagle=True, profile=Profile(eagle_replay_unit=unit)).submit(0, 100)
+    both = differential.run(script.config, script.actions)
+    live = both.tensors.requests[0]
+    assert keys.reach(both.tensors, live, 0) == boundaries
+    live.junction = 96
+    behind = (96 - 64,) if script.config.eagle[0] else ()
+    assert keys.reach(both.tensors, live, 0) == (*boundaries, 96, *behind)
