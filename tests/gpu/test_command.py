@@ -100,7 +100,9 @@ def test_a_golden_trace_is_run_by_each_of_its_names(name, capsys):
     assert cli.main(["gpu", "--run", name, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["rows"][0]["runs"] == 1
-    assert said["rows"][0]["actions"] == len(goldens.SCRIPTS[sources.golden(name)]().actions)
+    own = sources.golden(name)
+    assert own is not None
+    assert said["rows"][0]["actions"] == len(goldens.SCRIPTS[own]().actions)
 
 
 def test_no_other_part_of_a_golden_traces_name_is_one():

@@ -11,6 +11,7 @@ from kvproof.core.config import Group, Offload, Profile, configure  # noqa: E402
 from kvproof.gpu import differential, goldens, keys, offload, step, tables  # noqa: E402
 from kvproof.gpu import pool as pools  # noqa: E402
 from kvproof.gpu import world as worlds  # noqa: E402
+from kvproof.gpu.told import Told  # noqa: E402
 from kvproof.gpu.world import Load, Pinned, Request, Stage, Status, Step, Store  # noqa: E402
 from kvproof.spec import macros  # noqa: E402
 
@@ -84,7 +85,7 @@ def test_a_request_that_finishes_before_its_load_was_sent_waits_for_nothing(even
     pools.touch(world.host.pool, blocks(3))
     pools.touch(world.pool, live.groups[0].table)
     world.host.loads.append(Load(0, live.groups[0].table, blocks(3), 0, event=event))
-    assert offload.finish(world, live, step.Told()) is waits
+    assert offload.finish(world, live, Told()) is waits
     assert len(world.host.loads) == int(waits)
     assert (int(world.host.pool.ref[3]), int(world.pool.ref[1])) == ((1, 2) if waits else (0, 1))
     if waits:
@@ -120,7 +121,7 @@ def test_a_load_waits_for_the_steps_before_it(processed, built):
     assert world.host is not None
     world.issued, world.processed = 3, processed
     world.host.loads.append(Load(0, live.groups[0].table, blocks(3), 0, fence=2))
-    offload.build(world, step.Told())
+    offload.build(world, Told())
     (load,) = world.host.loads
     assert (load.stage, load.event) == ((Stage.BUILT, 0) if built else (Stage.WAITING, worlds.NONE))
     assert (world.plan.load, world.host.next_load) == ((0, 1) if built else (worlds.NONE, 0))
@@ -191,7 +192,7 @@ def test_accepted_drafts_that_fill_a_block_are_registered_with_their_output():
     both = differential.run(script.config, script.do(act.Output(0, (7, 8, 5))).actions)
     assert both.difference is None, both.difference.text()
     # Tokens 5 to 8, two of them drafts, fill the second block of attention.
-    block = both.tensors.requests[0].groups[0].table[1].item()
+    block = int(both.tensors.requests[0].groups[0].table[1])
     assert int(both.tensors.pool.tokens[block]) == 8
     assert int(before.tensors.pool.tokens[block]) < 8
 

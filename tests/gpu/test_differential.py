@@ -308,9 +308,8 @@ def without(chosen):
 def test_outputs_that_are_due_and_not_there_are_a_difference(chosen, monkeypatch):
     script = drafted()
     both = differential.run(script.config, script.actions)
-    assert both.difference is None
-    assert len(both.outputs) > 0
     begun = len(both.outputs)
+    assert begun > 0
     monkeypatch.setattr(forward, "run", without(chosen))
     both.act(act.Execute("forward"))
     assert both.difference is not None

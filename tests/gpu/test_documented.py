@@ -18,7 +18,7 @@ TYPES = {"actions", "config", "base", "pool", "world"}
 def shared(module):
     """The (module of core, function) that a module of the tensor layer reaches through an imported module."""
     tree = ast.parse((ROOT / "gpu" / f"{module}.py").read_text(encoding="utf-8"))
-    known = {}
+    known: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kvproof.core"):
             known |= {name.asname or name.name: name.name for name in node.names}
