@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 from kvproof.core import actions as act  # noqa: E402
 from kvproof.core.config import Group, Offload, Profile, configure  # noqa: E402
-from kvproof.gpu import differential, goldens, keys, offload, step, tables  # noqa: E402
+from kvproof.gpu import differential, freeing, goldens, keys, offload, step, tables  # noqa: E402
 from kvproof.gpu import pool as pools  # noqa: E402
 from kvproof.gpu import world as worlds  # noqa: E402
 from kvproof.gpu.told import Told  # noqa: E402
@@ -125,6 +125,23 @@ def test_a_load_waits_for_the_steps_before_it(processed, built):
     (load,) = world.host.loads
     assert (load.stage, load.event) == ((Stage.BUILT, 0) if built else (Stage.WAITING, worlds.NONE))
     assert (world.plan.load, world.host.next_load) == ((0, 1) if built else (worlds.NONE, 0))
+
+
+# --- giving back ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("deferring", "due", "opened", "held"), [
+    (True, [0], False, True),
+    (True, [0], True, False),
+    (True, [1], False, False),
+    (False, [0], False, False),
+])  # fmt: skip
+def test_only_a_step_whose_outputs_nobody_has_processed_holds_blocks_back(deferring, due, opened, held):
+    config = configure((Group("full_attention", 4),), num_blocks=8, defer_block_free=deferring)
+    world = worlds.new_world(config, CPU)
+    none = torch.zeros(0, dtype=torch.int32)
+    world.steps.append(Step([], (none, none), none, due, opened=opened))
+    assert freeing.is_held_back(world, 0) is held
 
 
 # --- preemption -------------------------------------------------------------------------------------------------------

@@ -111,6 +111,13 @@ def test_t8_a_boundary_under_a_larger_primary_is_secondary_and_a_smaller_primary
     assert pool.inserted == before
 
 
+def test_t8_another_key_for_as_many_tokens_is_secondary():
+    pool = pool_of(5)
+    pools.insert(pool, 1, 48, 48)
+    pools.insert_partial(pool, 1, 99, 48)
+    assert pools.keys_of(pool, 1) == [(48, 48), (99, -1)]
+
+
 def test_a_block_has_room_for_so_many_keys_and_no_more():
     pool = pool_of(3, keys=2)
     pools.insert(pool, 1, 8, 8)
