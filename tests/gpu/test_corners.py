@@ -224,3 +224,17 @@ def test_the_unit_of_an_eagle_replay_is_that_of_the_profile(unit, boundaries):
     live.junction = 96
     behind = (96 - 64,) if script.config.eagle[0] else ()
     assert keys.reach(both.tensors, live, 0) == (*boundaries, 96, *behind)
+
+
+@pytest.mark.parametrize(("position", "tokens"), [(16, -1), (96, 96)])
+def test_a_checkpoint_at_which_nobody_resumes_leaves_its_block_without_keys(position, tokens):
+    # Sparse retention, 100 tokens: the prompt resumes at 96, at 16 nobody does.
+    config = configure((Group("full_attention", 16), Group("mamba_align", 16)), num_blocks=20, retention=0)
+    world = worlds.new_world(config, CPU)
+    line = worlds.new_line(world, 0)
+    worlds.extend(line, tuple(range(1, 101)))
+    request, block = Request(0, line, 100, worlds.fresh_holdings(world)), pools.take(world.pool, 1)
+    pools.insert(world.pool, int(block), 7, 8)
+    keys.register_checkpoint(world, request, 1, block, position)
+    assert int(world.pool.tokens[int(block)]) == tokens
+    assert [len(pools.keys_of(world.pool, int(block))), len(world.plan.registered)] == [int(tokens > 0)] * 2
