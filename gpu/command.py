@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from kvproof.spec.exits import ExitCode, UserError
 
@@ -20,8 +22,12 @@ from kvproof.spec.exits import ExitCode, UserError
 @click.option(
     "--fault", metavar="ID", default="", help="Plant this fault of the data path: exit 2 if found, else 3; `list` lists."
 )
-@click.option("--replay", type=click.Path(path_type=Path), metavar="FILE", help="Run a counterexample of this command again.")
-@click.option("--report", type=click.Path(path_type=Path), metavar="DIR", help="Write counterexamples as JSON and Markdown.")
+@click.option("--replay", metavar="FILE", help="Run a counterexample of this command again.")
+@click.option(
+    "--report",
+    metavar="DIR",
+    help="Write gpu.json, index.html and every counterexample, as JSON and as pages and text to read.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(
     device: str,
@@ -30,8 +36,8 @@ def command(
     names: tuple[str, ...],
     steps: int | None,
     fault: str,
-    replay: Path | None,
-    report: Path | None,
+    replay: str | None,
+    report: str | None,
     as_json: bool,
 ) -> ExitCode:
     """Run golden traces, recordings and generated sequences on the model and on tensors; compare everything after each action.
@@ -43,12 +49,46 @@ def command(
     from kvproof.gpu import running  # only here: `kvproof --help` needs no torch
     from kvproof.spec.commands.check import wide_console
 
+    check_used(names, fault, replay, running.is_drawn)
     if fault == "list":
         running.list_faults()
         return ExitCode.HOLDS
     if replay is not None:
-        if names or fault or report is not None or as_json:
-            raise UserError("--replay runs one file again, under its own fault: leave --run, --fault, --report and --json out")
-        return running.replay(replay, device)
+        return running.replay(Path(replay), device)
     options = running.Options(device, quick, seed, names, fault, steps)
-    return running.command(options, report, as_json, wide_console())
+    return running.command(options, None if report is None else Path(report), as_json, wide_console())
+
+
+FLAGS = {"names": "--run", "as_json": "--json"}
+"""Options whose parameter has another name."""
+
+
+def given() -> set[str]:
+    """Return the names of the options that stand on the command line."""
+    context = click.get_current_context()
+    return {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+
+
+def check_used(names: tuple[str, ...], fault: str, replay: str | None, is_drawn: Callable[[str], bool]) -> None:
+    """Refuse options that would be ignored, and names that are empty. Raises UserError."""
+    options = given()
+    for option, value, wanted in (("report", "", "a folder"), ("replay", "", "a file"), ("fault", "", "a fault")):
+        if option in options and click.get_current_context().params[option] == value:
+            raise UserError(f"--{option} is given an empty name: name {wanted}")
+    if replay is not None:
+        refuse(options - {"replay", "device"}, "--replay runs one file again, under its own fault")
+    elif fault == "list":
+        refuse(options - {"fault"}, "--fault list only lists the faults")
+    elif fault:
+        refuse(options & {"quick"}, "--fault looks for one fault in its scopes: --steps says how far")
+    elif names:
+        drawn = any(is_drawn(name) for name in names)
+        refuse(options & {"quick"}, "--run names the runs: --steps says how long the walks are")
+        refuse(options & (set() if drawn else {"seed", "steps"}), "of these runs none is drawn")
+
+
+def refuse(ignored: set[str], why: str) -> None:
+    """Refuse options that something else leaves without a meaning. Raises UserError if there are some."""
+    if ignored:
+        said = ", ".join(sorted(FLAGS.get(name, f"--{name}") for name in ignored))
+        raise UserError(f"{why}: leave {said} out")

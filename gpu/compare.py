@@ -1,5 +1,6 @@
-"""The model's world against the one on tensors: everything, after every action, and where the first difference lies.
+"""The model's world against the one on tensors after every action, and where the first difference lies.
 
+What is compared, and what the tensors do not have, is a table of docs/gpu.md; ``standing`` has requests, plans, transfers.
 What the model expects is computed from its prefix table in Python's integers (``digests``); the tensors are read back whole.
 What the model calls garbage may be anything.
 """
@@ -15,7 +16,7 @@ from kvproof.core.contents import Cells
 from kvproof.core.pool import Pool as ModelPool
 from kvproof.core.prefixes import Prefixes
 from kvproof.core.world import World
-from kvproof.gpu import digests
+from kvproof.gpu import digests, standing
 from kvproof.gpu.pool import NO_KEY, Pool
 from kvproof.gpu.world import TensorWorld
 from kvproof.spec import ground
@@ -45,7 +46,8 @@ class Difference:
 class Expected:
     """The digests, states and outputs of the model's prefix nodes, computed when they are asked for first.
 
-    ``sums`` are per node and attention group the weighted tags up to it, by which outputs are told.
+    ``sums`` are per node and attention group the weighted tags up to it, by which outputs are told. ``buffers`` are the rows as
+    they were written; what stands behind the length of one is known only where every action is compared (``every_action``).
     """
 
     world: World
@@ -54,6 +56,12 @@ class Expected:
     sums: list[tuple[int, ...]] = field(factory=list)
     contexts: list[int] = field(factory=list)
     blocks: dict[tuple[Cells, tuple[int, ...]], list[list[int | None]]] = field(factory=dict)
+    buffers: dict[int, list[int]] = field(factory=dict)
+    every_action: bool = True
+
+    def written(self, group: int, size: int) -> list[int]:
+        """Return what a group's rows hold as far as it was seen: entries behind a row's length stay as they were written."""
+        return self.buffers.setdefault(group, [0] * size)
 
     def upto(self, prefixes: Prefixes) -> None:
         """Compute what the nodes of a prefix table stand for, as far as they are new."""
@@ -126,33 +134,31 @@ def first_difference(model: World, tensors: TensorWorld, expected: Expected) -> 
 
 
 def differences(model: World, tensors: TensorWorld, expected: Expected) -> Iterator[Difference]:
-    """Yield differences part by part: counts, tables, rows, references, queues, keys, then bytes."""
-    yield from _requests(model, tensors)
-    yield from _rows(model, tensors)
+    """Yield differences part by part: tables, rows, references, queues, keys, bytes, then what else stands."""
+    yield from _tables(model, tensors)
+    yield from _rows(model, tensors, expected)
     yield from _pool(model.pool, tensors.pool, expected, DEVICE)
     yield from _bytes(model, model.contents, tensors.memory, tensors.ranks, expected, DEVICE)
     if model.host is not None and tensors.host is not None:
         yield from _pool(model.host.pool, tensors.host.pool, expected, HOST)
         yield from _bytes(model, model.host.contents, tensors.host.memory, tensors.ranks, expected, HOST)
+    yield from _standing(model, tensors, expected)
 
 
-def _requests(model: World, tensors: TensorWorld) -> Iterator[Difference]:
-    live = {request.request: request for request in model.requests}
-    if live.keys() != tensors.requests.keys():
-        yield Difference("requests", sorted(live), sorted(tensors.requests))
-        return
-    for number, request in live.items():
-        here = tensors.requests[number]
-        for name in ("num_tokens", "computed", "in_flight", "placeholders", "stale", "drop_stale", "loaded"):
-            if getattr(request, name) != getattr(here, name):
-                yield Difference(name, getattr(request, name), getattr(here, name), (("request", number),))
-        for group, (state, holding) in enumerate(zip(request.groups, here.groups, strict=True)):
+def _standing(model: World, tensors: TensorWorld, expected: Expected) -> Iterator[Difference]:
+    for part in standing.parts(model, tensors, expected.known):
+        if part.expected != part.actual:
+            yield Difference(part.name, part.expected, part.actual, part.place)
+            return
+
+
+def _tables(model: World, tensors: TensorWorld) -> Iterator[Difference]:
+    for request in model.requests:
+        here = tensors.requests.get(request.request)
+        for group, (state, holding) in enumerate(zip(request.groups, () if here is None else here.groups, strict=False)):
             table = holding.table.tolist()
             if list(state.table) != table:
-                yield _entry("table", state.table, table, tensors, (("request", number), ("group", group)), group)
-            if state.num_cached != holding.num_cached:
-                place = (("request", number), ("group", group))
-                yield Difference("num_cached", state.num_cached, holding.num_cached, place)
+                yield _entry("table", state.table, table, tensors, (("request", request.request), ("group", group)), group)
 
 
 def _entry(
@@ -176,7 +182,7 @@ def _entry(
     return Difference(part, expected[at], actual[at], (*where, ("block", expected[at])))
 
 
-def _rows(model: World, tensors: TensorWorld) -> Iterator[Difference]:
+def _rows(model: World, tensors: TensorWorld, expected: Expected) -> Iterator[Difference]:
     here, worker = tensors.rows, model.worker
     for name, one, other in (
         ("row owners", list(worker.owners), here.owners),
@@ -187,19 +193,27 @@ def _rows(model: World, tensors: TensorWorld) -> Iterator[Difference]:
             yield Difference(name, one, other)
             return
     for group, rows in enumerate(worker.rows):
-        longest = max(len(row) for row in rows)
-        if not longest:
-            continue
-        count, width = len(rows), here.capacity[group]
-        entries = here.buffers[group][: count * width].view(count, width)[:, :longest].tolist()
-        for row, expected in enumerate(rows):
-            actual = entries[row][: len(expected)]
-            if list(expected) != actual:
+        width, buffer = here.capacity[group], here.buffers[group].tolist()
+        written = expected.written(group, len(buffer))
+        for row, entries in enumerate(rows):
+            actual = buffer[row * width : row * width + len(entries)]
+            if list(entries) != actual:
                 place = (("row", row), ("request", worker.owners[row]), ("group", group))
-                yield _entry("row", expected, actual, tensors, place, group)
+                yield _entry("row", entries, actual, tensors, place, group)
+            written[row * width : row * width + len(entries)] = entries
+        if expected.every_action and written != buffer:
+            yield _behind(written, buffer, width, len(rows), group)
     counts = [[len(row) for row in group] for group in worker.rows]
     if counts != here.lengths.tolist():
         yield Difference("row counts", counts, here.lengths.tolist())
+
+
+def _behind(written: list[int], buffer: list[int], width: int, rows: int, group: int) -> Difference:
+    """Return the difference of an entry that stands behind the length of its row, or behind all rows."""
+    at = next(at for at, (one, other) in enumerate(zip(written, buffer, strict=True)) if one != other)
+    row, entry = divmod(at, width) if width else (rows, at)
+    place: tuple[tuple[str, object], ...] = (("group", group), ("row", row), ("entry", entry))
+    return Difference("entry behind a row" if row < rows else "entry behind all rows", written[at], buffer[at], place)
 
 
 def _pool(model: ModelPool, here: Pool, expected: Expected, tier: str) -> Iterator[Difference]:

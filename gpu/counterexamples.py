@@ -40,11 +40,32 @@ LAW_OF_PART: dict[str, str] = {
     "primary key": "HB-5",
     "tokens of the primary key": "HB-4",
     "keys, by insertion": "HB-5",
+    "entry behind a row": "TB-11",
+    "entry behind all rows": "TB-11",
+    "hit": "HB-10",
+    "tokens": "RQ-4",
+    "owed copy": "COW-2",
+    "copies planned": "COW-3",
+    "copies": "COW-3",
+    "keys registered in this step": "COW-4",
+    "deferred frees": "PC-3",
+    "pinned hits": "CP-4",
+    "loads": "LD-1",
+    "abandoned loads": "CP-12",
+    "stores": "HO-4",
+    "abandoned stores": "CP-12",
+    "queued stores": "IP-3",
+    "next events": "CP-11",
     "output": "CC-7",
+    "outputs": "CC-7",
     "output on other ranks": "CC-8",
     "performing": rules.TOTALITY,
+    "reading back": rules.TOTALITY,
 }
-"""The law that speaks of a part; what is not named are counts of requests (RQ-1). Bytes depend on who wrote them."""
+"""The law that speaks of a part; what is not named are counts and states of requests and steps (RQ-1).
+
+Bytes depend on who wrote them.
+"""
 FEWEST_RUNS = 150
 """Runs of candidates that shrinking may take."""
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from kvproof.core import actions as act
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
-from kvproof.core.world import World
+from kvproof.core.world import Scheduled, World
 from kvproof.core.world import new_world as new_model
 from kvproof.gpu import compare, rows, step, told
 from kvproof.gpu.compare import Difference, Expected
@@ -63,11 +63,11 @@ class Differential:
         self.tensors.outputs.clear()
         try:
             step.perform(self.tensors, moment.action, told.of(moment))
-        except (TensorError, IndexError, RuntimeError) as error:
-            self.difference = Difference("performing", "done", str(error).splitlines()[0])
+        except Exception as error:  # whatever the tensors raise is a difference: the model did it
+            self.difference = Difference("performing", "done", said(error))
             return
         if self.performed % self.every == 0:
-            self.difference = compare.first_difference(moment.after, self.tensors, self.expected)
+            self.difference = self._compared(moment.after)
         forward = isinstance(moment.action, act.Execute) and moment.action.part == "forward"
         if self.difference is None and self.every == 1 and forward:
             self.difference = self._sampled(moment)
@@ -75,21 +75,34 @@ class Differential:
     def compare(self) -> None:
         """Compare both as they stand, unless they differed before."""
         if self.difference is None:
-            self.difference = compare.first_difference(self.model, self.tensors, self.expected)
+            self.difference = self._compared(self.model)
+
+    def _compared(self, model: World) -> Difference | None:
+        """Return the first difference to a world of the model. Tensors that cannot even be read back differ."""
+        try:
+            return compare.first_difference(model, self.tensors, self.expected)
+        except Exception as error:
+            return Difference("reading back", "the model's values", said(error))
 
     def _sampled(self, moment: Moment) -> Difference | None:
-        """Compare the outputs of a forward with those of a run without any cache (CC-7)."""
+        """Compare the outputs of a forward with those of a run without any cache (CC-7): which there are, then their values.
+
+        What a share computes that nobody takes any more may be there or not, and be anything (T36.3, T36.4).
+        """
         pending = ground.pending_step(moment.before)
-        if pending is None or not self.tensors.outputs:
-            return None
-        values = torch.stack([value for _, _, value in self.tensors.outputs]).tolist()
+        assert pending is not None, "a forward is a part of a step"
         shares = {entry.request: entry for entry in pending.scheduled}
+        gone = {name for name, entry in shares.items() if ground.is_dropped(moment.before, entry, pending)}
+        due = [place for entry in shares.values() if entry.request not in gone for place in due_outputs(moment.before, entry)]
+        there = [(request, query) for request, query, _ in self.tensors.outputs]
+        if sorted(due) != sorted(place for place in there if place[0] not in gone):
+            return Difference("outputs", sorted(due), sorted(there))
         found = None
-        for (request, query, _), value in zip(self.tensors.outputs, values, strict=True):
-            path = ground.lineage(moment.before.prefixes, shares[request].tip)
+        for request, query, tensor in self.tensors.outputs:
+            path, value = ground.lineage(moment.before.prefixes, shares[request].tip), int(tensor)
             wanted = self.expected.output(moment.after.prefixes, path, query)
             self.outputs.append((len(self.actions), path[query + 1], value))
-            if value != wanted and not ground.is_dropped(moment.before, shares[request], pending) and found is None:
+            if value != wanted and request not in gone and found is None:
                 found = Difference("output", wanted, value, (("request", request), ("position", query)))
         return found
 
@@ -103,10 +116,30 @@ class Differential:
                 self.tensors.rows = before
             elif "TB-11" in str(error):
                 rows.apply(self.tensors.rows)
-            self.difference = compare.first_difference(moment.after, self.tensors, self.expected)
+            self.difference = self._compared(moment.after)
             return
-        found = compare.first_difference(moment.after, self.tensors, self.expected)
+        except Exception as error:
+            self.difference = Difference("performing", "refused", said(error))
+            return
+        found = self._compared(moment.after)
         self.difference = found or Difference("row guard", "refused", "appended")
+
+
+def said(error: Exception) -> str:
+    """Return what an error of the tensors says, in one line; its type unless it is theirs."""
+    text = next(iter(str(error).splitlines()), "")
+    return text if isinstance(error, TensorError) else f"{type(error).__name__}: {text}"
+
+
+def due_outputs(model: World, entry: Scheduled) -> list[tuple[int, int]]:
+    """Return the (request, position) of the outputs that a share computes: behind its last certain token and each draft.
+
+    None while tokens of the share are not known, or what it ends at never became known (T36).
+    """
+    end = entry.start + entry.amount
+    if entry.pending or end > model.prefixes.depth[entry.tip]:
+        return []
+    return [(entry.request, query) for query in range(end - 1 - len(entry.drafts), end)]
 
 
 def begin(
@@ -123,7 +156,7 @@ def begin(
 def run(config: Config, actions: Sequence[Action], device: torch.device | str = "cpu", every: int = 1) -> Differential:
     """Run actions on both, up to the first difference; compared after ``every`` so many of them, and at the end."""
     both = begin(config, device)
-    both.every = every
+    both.every, both.expected.every_action = every, every == 1
     for action in actions:
         both.act(action)
         if both.difference is not None:

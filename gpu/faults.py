@@ -17,6 +17,7 @@ from kvproof.gpu import copies, forward, geometry, offload, pool, rows
 from kvproof.gpu.rows import Rows
 from kvproof.gpu.streams import Streams
 from kvproof.gpu.world import Share, Stage, Step, TensorWorld
+from kvproof.spec import faults as models
 from kvproof.spec import near
 from kvproof.spec.exits import UserError
 from kvproof.spec.faults.base import Fault, planted
@@ -271,8 +272,13 @@ ALL: tuple[Fault, ...] = (
 
 
 def by_id(name: str) -> Fault:
-    """Return the fault of this id. Raises UserError that names the nearest ones."""
+    """Return the fault of this id. Raises UserError that names the nearest ones, or who plants faults of the model."""
     for fault in ALL:
         if fault.id == name:
             return fault
+    if any(fault.id == name for fault in models.ALL):
+        raise UserError(
+            f"{name} is a fault of the model, and both sides share its formulas: kvproof check --fault {name} plants it there. "
+            "Faults of the tensor layer begin with D: kvproof gpu --fault list"
+        )
     raise UserError(near.unknown("fault of the tensor layer", name, [fault.id for fault in ALL], "kvproof gpu --fault list"))

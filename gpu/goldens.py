@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from kvproof.core import actions as act
 from kvproof.core.actions import Action
@@ -13,15 +13,6 @@ from kvproof.core.world import Request, World, new_world
 from kvproof.spec import judge, macros
 
 FULL, MAMBA = "full_attention", "mamba_align"
-
-
-@frozen(slots=True)
-class Golden:
-    """A run by its name in the semantics."""
-
-    name: str
-    config: Config
-    actions: tuple[Action, ...]
 
 
 @define(slots=True)
@@ -203,8 +194,3 @@ SCRIPTS: dict[str, Callable[[], Script]] = {
     "G17": g17,
 }
 """How each golden trace is written."""
-
-
-def goldens() -> tuple[Golden, ...]:
-    """Return the golden traces, written anew: a fault that is planted in the model shows in them."""
-    return tuple(Golden(name, script.config, tuple(script.actions)) for name, write in SCRIPTS.items() for script in (write(),))

@@ -1,7 +1,8 @@
 """Keys: which blocks get which when tokens become cacheable, and which blocks have those of a hit (T7 to T11, T20, 2.9).
 
-The digests of the boundaries come from the request's tokens on the device, the blocks from its tables there; which boundaries
-are registered follows from token counts and the retention masks.
+The digests of the boundaries come from the request's tokens on the device, the blocks from its tables there and from the keys
+of the tier; which boundaries are registered, and how long a hit is that these blocks allow, follows from formulas that are the
+model's as well (docs/gpu.md).
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kvproof.core import geometry, retention
+from kvproof.core import geometry, lookup, retention
+from kvproof.core.offload import external
+from kvproof.core.pool import Pool as ModelPool
+from kvproof.core.world import Request as ModelRequest
 from kvproof.gpu import digests
 from kvproof.gpu import pool as pools
 from kvproof.gpu.pool import Pool
-from kvproof.gpu.told import Told
-from kvproof.gpu.world import NONE, Holding, Request, TensorWorld, can
+from kvproof.gpu.world import NONE, Hit, Holding, Request, TensorWorld, can
 
 
 def register(world: TensorWorld, request: Request, tokens: int, computed: int) -> None:
@@ -26,12 +29,27 @@ def register(world: TensorWorld, request: Request, tokens: int, computed: int) -
         abilities = can(config, group)
         if not abilities.cacheable:
             continue
-        covered = cacheable(world, group, tokens)
+        covered, before = cacheable(world, group, tokens), max(holding.num_cached, 0)
         register_full(world, request, group, holding, covered)
+        full = max(holding.num_cached, 0)
         if abilities.prefix_closed and config.sizes[group] != config.hash_block_size:
             register_prompt_tail(world, request, group, holding, covered)
         if abilities.snapshots:
             register_snapshot(world, request, group, holding, covered, computed)
+        if abilities.recurrent:
+            note(world, request, group, holding.table[before:full])
+
+
+def note(world: TensorWorld, request: Request, group: int, blocks: Tensor) -> None:
+    """Remember the keys of states that are registered before they are computed: nobody adopts them in this step (COW-4)."""
+    primary = world.pool.primary[pools.held(blocks).long()].tolist()
+    world.plan.registered += [(request.request, group, key) for key in primary if key != pools.NO_KEY]
+
+
+def was_registered(world: TensorWorld, group: int, block: Tensor) -> bool:
+    """Tell whether the key that a block stands for was registered since the step began (T17, COW-4)."""
+    key = int(world.pool.primary[block.long()])
+    return any(here == group and known == key for _, here, known in world.plan.registered)
 
 
 def cacheable(world: TensorWorld, group: int, tokens: int) -> int:
@@ -126,7 +144,9 @@ def register_snapshot(world: TensorWorld, request: Request, group: int, holding:
     block = int(holding.table[index]) if index < holding.table.numel() else pools.NULL_BLOCK
     if block == pools.NULL_BLOCK or index == column or int(world.pool.tokens[block]) == tokens:
         return
-    pools.insert_partial(world.pool, block, key_at(request, group, tokens), tokens)
+    key = key_at(request, group, tokens)
+    pools.insert_partial(world.pool, block, key, tokens)
+    world.plan.registered.append((request.request, group, key))
     if tokens % config.sizes[group]:
         holding.partial_index, holding.partial_source = index, holding.table[index : index + 1].clone()
         holding.num_cached, holding.tail_boundary = index, tokens
@@ -143,7 +163,9 @@ def register_checkpoint(world: TensorWorld, request: Request, group: int, block:
         pools.strip(world.pool, block)
     elif int(world.pool.tokens[block.long()]) != position:
         pools.strip(world.pool, block)
-        pools.insert(world.pool, int(block), key_at(request, group, position), position)
+        key = key_at(request, group, position)
+        pools.insert(world.pool, int(block), key, position)
+        world.plan.registered.append((request.request, group, key))
 
 
 def is_checkpoint(world: TensorWorld, request: Request, tokens: int, computed: int) -> bool:
@@ -157,23 +179,47 @@ def is_checkpoint(world: TensorWorld, request: Request, tokens: int, computed: i
 # --- looking up -------------------------------------------------------------------------------------------------------
 
 
-def found(world: TensorWorld, pool: Pool, request: Request, start: int, told: Told) -> list[Tensor]:
-    """Return the blocks of a hit behind ``start`` tokens per group, as a tier's own keys name them (T11, T20).
+def found(world: TensorWorld, pool: Pool, request: Request, start: int) -> ModelPool:
+    """Return what a tier's own keys say of a request's hash boundaries behind ``start`` tokens, for the formulas of a lookup.
 
-    What a scheduler tells is how far the hit reaches and which entries are null; and the block of an attention group in which
-    the hit ends, since several keys of it may have been asked for. -1 stands for a key that the tier does not have.
+    Its entries are (number of the boundary, group, 0, block): which boundary of which group the tier has, in which block. Keys
+    are digests of the request's tokens on the device, the blocks are the tier's own; nothing else is in it.
     """
-    lists = []
-    for group, blocks in enumerate(told.lists):
-        size, entries = world.config.sizes[group], pools.ids(blocks, pool.ref.device)
-        ends = (torch.arange(entries.numel(), device=pool.ref.device) + 1) * size
-        if can(world.config, group).recurrent:
-            # A group's own hit of a divergent lookup may end anywhere before the one that is reported.
-            ends = ends.clamp(max=told.length) if not told.diverged else torch.full_like(ends, told.length + 1)
-        asked = (entries != pools.NULL_BLOCK) & (ends <= told.length)
-        if bool(asked.any()):
-            boundaries = (start + ends[asked]).to(request.line.digests.device)
+    config, unit = world.config, world.config.hash_block_size
+    boundaries = torch.arange(1, (request.num_tokens - start) // unit + 1, device=world.device) * unit + start
+    entries: list[tuple[int, int, int, int]] = []
+    for group in range(len(config.groups)):
+        if can(config, group).cacheable and boundaries.numel():
             wanted = digests.keys(request.line.digests[boundaries], group).to(pool.ref.device)
-            entries[asked] = pools.find(pool, wanted)
-        lists.append(entries)
-    return lists
+            blocks = pools.find(pool, wanted).tolist()
+            entries += [(at, group, 0, block) for at, block in enumerate(blocks) if block >= 0]
+    return ModelPool((), (), (), (), (), tuple(sorted(entries)))
+
+
+def look_up(world: TensorWorld, request: Request, common: bool) -> Hit:
+    """Look a request up in the device's keys: the hit that the shared formulas make of what they name (T11 to T13)."""
+    nodes = list(range(request.num_tokens // world.config.hash_block_size))
+    search = lookup.joint if common else lookup.lookup
+    hit = search(world.config, found(world, world.pool, request, 0), asking(request), nodes)
+    lists = [pools.ids(blocks, world.device) for blocks in hit.lists]
+    return Hit(request.request, hit.local, lists, hit.junction, hit.diverged)
+
+
+def look_up_host(world: TensorWorld, pool: Pool, request: Request, start: int) -> tuple[int, list[Tensor]]:
+    """Return the host's joint hit behind ``start`` tokens, and its blocks per group, by the host's own keys (T20)."""
+    config = world.config
+    nodes = list(range((request.num_tokens - start) // config.hash_block_size))
+    limit = lookup.longest_hit(request.num_tokens) - start
+    agrees = external.starts_aligned(config, start) and external.chunks_agree(config, start)
+    if not lookup.reads_cache(config, asking(request)) or not agrees or not nodes or limit <= 0:
+        return 0, []
+    named = found(world, pool, request, start)
+    length, lists, _ = lookup.lookup_common(external.host_view(config), named, nodes, limit)
+    return length, [pools.ids(blocks, pool.ref.device) for blocks in lists]
+
+
+def asking(request: Request) -> ModelRequest:
+    """Return what the formulas of a lookup ask of a request: how many tokens it has, and whether it reads the cache."""
+    return ModelRequest(
+        request.request, request.line.context, NONE, request.num_tokens, request.num_prompt, request.skip_reading, ()
+    )

@@ -22,7 +22,6 @@ from kvproof.gpu.world import (
     Pinned,
     Request,
     Stage,
-    Status,
     Step,
     Store,
     TensorWorld,
@@ -43,14 +42,14 @@ def host_of(world: TensorWorld) -> Host:
 # --- lookups and loads ------------------------------------------------------------------------------------------------
 
 
-def look_up(world: TensorWorld, request: Request, start: int, told: Told) -> None:
+def look_up(world: TensorWorld, request: Request, start: int) -> None:
     """Pin what the host offers behind ``start`` tokens, and give back what an earlier lookup pinned (T20)."""
     host = host_of(world)
     unpin(host, request.request)
-    if told.length:
-        lists = keys.found(world, host.pool, request, start, told)
+    length, lists = keys.look_up_host(world, host.pool, request, start)
+    if length:
         pools.touch(host.pool, torch.cat(lists))
-        host.pinned[request.request] = Pinned(start, told.length, lists)
+        host.pinned[request.request] = Pinned(start, length, lists)
 
 
 def unpin(host: Host, request: int) -> None:
@@ -98,7 +97,8 @@ def after_allocation(world: TensorWorld, request: Request, external: int, load: 
     pools.touch(host.pool, blocks)
     pools.release(host.pool, torch.cat(pinned.lists))
     pools.touch(world.pool, device)
-    host.loads.append(Load(request.request, device, blocks, pinned.start))
+    held = world.config.offload is not None and world.config.offload.hold_loads
+    host.loads.append(Load(request.request, device, blocks, pinned.start, world.issued if held else 0))
 
 
 def destinations(world: TensorWorld) -> Tensor:
@@ -129,15 +129,17 @@ def build(world: TensorWorld, told: Told) -> None:
     if host is None:
         return
     queued, host.queued = host.queued, []
-    if told.store_event != NONE:
-        own = len(told.store_device) - sum(blocks.numel() for blocks, _ in queued)
-        pairs = [reserve(world, told.store_device[:own]), *queued]
-        device, taken = torch.cat([pair[0] for pair in pairs]), torch.cat([pair[1] for pair in pairs])
-        host.stores.append(Store(told.store_event, device, taken))
-    for load in host.loads:
-        if told.load_event != NONE and load.request in told.load_requests and load.event == NONE:
-            load.event, load.stage = told.load_event, Stage.BUILT
-    world.plan.store, world.plan.load, world.plan.flush = told.store_event, told.load_event, told.flush
+    own = len(told.store_device) - sum(blocks.numel() for blocks, _ in queued)
+    pairs = [reserve(world, told.store_device[:own]), *queued]
+    device, taken = torch.cat([pair[0] for pair in pairs]), torch.cat([pair[1] for pair in pairs])
+    if device.numel():
+        host.stores.append(Store(host.next_store, device, taken))
+        world.plan.store, host.next_store = host.next_store, host.next_store + 1
+    due = [load for load in host.loads if load.stage is Stage.WAITING and load.fence <= world.processed]
+    for load in due:
+        load.event, load.stage = host.next_load, Stage.BUILT
+    if due:
+        world.plan.load, host.next_load = host.next_load, host.next_load + 1
 
 
 def every_store(host: Host) -> list[Store]:
@@ -257,14 +259,17 @@ def valid_prefix(config: Config, start: int, valid: int) -> int:
 def start_again(world: TensorWorld, request: Request) -> None:
     """Take everything from a request whose load brought nothing (T30, C-45)."""
     freeing.free_request(world, request)
-    request.status, request.computed, request.loaded = Status.WAITING, 0, False
+    request.status, request.computed, request.loaded = request.waiting, 0, False
     request.groups = fresh_holdings(world)
 
 
 def promote(world: TensorWorld, request: Request) -> None:
     """Register what was loaded, and let the request wait for its chunk with its blocks (T30, LD-6)."""
+    before = list(world.plan.registered)
     keys.register(world, request, request.computed, request.computed)
-    request.status, request.loaded = Status.WAITING, True
+    if world.config.profile.loaded_keys != "this_step":
+        world.plan.registered = before  # what was loaded is there already: nobody has to wait a step for it
+    request.status, request.loaded = request.waiting, True
     request.computed = min(request.computed, request.num_tokens - 1)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 import torch
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -19,7 +19,7 @@ from kvproof.core.errors import ConfigError
 from kvproof.gpu import counterexamples, differential, faults, outputs, sources
 from kvproof.gpu.sources import Ran
 from kvproof.spec import counterexample as examples
-from kvproof.spec import output
+from kvproof.spec import near, output
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.engines import scopes
 from kvproof.spec.exits import ExitCode, UserError
@@ -34,6 +34,8 @@ SUMMARY = "gpu.json"
 QUICK_STEPS, STEPS = 120, 300
 QUICK_RECORDINGS = 12
 FAULT_SEEDS, FAULT_STEPS = 4, 250
+MOST_FOUND = 3
+"""Behind so many differences nothing more is run."""
 VERDICTS = {ExitCode.HOLDS: "holds", ExitCode.REFUTED: "refuted", ExitCode.UNDETERMINED: "undetermined"}
 
 
@@ -102,22 +104,59 @@ def recordings(quick: bool) -> tuple[Entry, ...]:
 
 
 def named(options: Options, device: str) -> Iterator[Ran]:
-    """Yield the runs of these names. Raises UserError for an unknown one."""
+    """Yield the runs of these names, which ``check_names`` has seen."""
     for name in options.names:
-        golden = [ran for ran in (sources.run_goldens(device) if name in sources.GOLDENS else ()) if ran.origin.scope == name]
-        if golden:
-            yield evolve(golden[0], origin=evolve(golden[0].origin, fault=options.fault))
-        elif any(scope.name == name for scope in scopes.ALL):
-            yield sources.walked(scopes.by_name(name), options.seed, options.steps or STEPS, device, options.fault)
+        if (golden := sources.golden(name)) is not None:
+            yield sources.run_golden(golden, device)
+        elif is_scope(name):
+            yield sources.walked(scopes.by_name(name), options.seed, options.steps or STEPS, device)
         elif name.startswith(sources.EXPLORED):
             scope = exploring.by_name(name.removeprefix(sources.EXPLORED))
             yield sources.explored(scope, options.seed, device, options.steps or sources.EXPLORED_STEPS)
         else:
-            try:
-                entry = archive.find(name)
-            except archive.UnknownRecording as error:
-                raise UserError(f"no run {name!r}: name a scope, a golden trace (G6) or a shipped recording") from error
-            yield from sources.run_recordings((entry,), device)
+            yield from sources.run_recordings((archive.find(name),), device)
+
+
+def is_scope(name: str) -> bool:
+    """Tell whether a name is that of a scope of ``kvproof check``."""
+    return any(scope.name == name for scope in scopes.ALL)
+
+
+def is_drawn(name: str) -> bool:
+    """Tell whether the runs of a name are drawn: seed and number of actions mean something to them."""
+    return is_scope(name) or name.startswith(sources.EXPLORED)
+
+
+def check_names(options: Options) -> None:
+    """Refuse unknown names before anything is run. Raises UserError that names the nearest ones."""
+    for name in options.names:
+        if options.fault and not is_scope(name):
+            raise UserError(f"a fault is looked for in scopes; {name!r} is none{near_scopes(name)}")
+        if name.startswith(sources.EXPLORED):
+            exploring.by_name(name.removeprefix(sources.EXPLORED))
+        elif sources.golden(name) is None and not is_scope(name):
+            check_recording(name)
+
+
+def near_scopes(name: str) -> str:
+    """Return which scopes a name was perhaps meant for, as the end of a message."""
+    close = near.nearest(name, [scope.name for scope in scopes.ALL])
+    return f" (did you mean {' or '.join(close)}?)" if close else ""
+
+
+def check_recording(name: str) -> None:
+    """Refuse a name that is no shipped recording either. Raises UserError."""
+    try:
+        archive.find(name)
+    except archive.UnknownRecording as error:
+        explored = [sources.EXPLORED + scope.name for scope in exploring.every()]
+        known = [*sources.GOLDEN_NAMES, *(scope.name for scope in scopes.ALL), *explored]
+        close = near.nearest(name, [*known, *(entry.name for entry in archive.entries())])
+        asked = f" (did you mean {' or '.join(close)}?)" if close else ""
+        raise UserError(
+            f"no run {name!r}{asked}; name a golden trace ({', '.join(sources.GOLDEN_NAMES)}), a scope of kvproof "
+            f"check, a path through one of kvproof explore ({sources.EXPLORED}SCOPE) or a recording (kvproof replay --list)"
+        ) from error
 
 
 def parts(options: Options, device: str) -> Iterator[tuple[str, Iterator[Ran]]]:
@@ -142,26 +181,37 @@ def parts(options: Options, device: str) -> Iterator[tuple[str, Iterator[Ran]]]:
 def run(options: Options, told: Told) -> Result:
     """Run every source, compare outputs without a cache and on other ranks, and let the comparison catch the faults."""
     device, result = device_of(options.device), Result(options)
+    check_names(options)
     if options.fault:
         return with_fault(options, device, result)
     compared = Row("outputs, no cache")
     for name, runs in parts(options, device):
         row = Row(name)
         result.rows.append(row)
-        for ran in runs:
-            told.doing(f"{name}, {ran.origin.scope}")
-            take(result, row, ran, device)
-            if name in ("walks", "named runs") and ran.both.difference is None:
-                count_outputs(result, compared, ran, device)
-            if len(result.found) >= 3:
-                break
-        settle(row)
-    settle(compared)
+        whole = run_source(result, row, compared, runs, device, told)
+        settle(row, whole)
+        if not whole:
+            compared.remark = row.remark
+    settle(compared, not compared.remark)
     if compared.runs or compared.verdict == "refuted" or not options.names:
         result.rows.append(compared)
     if not options.names:
         result.rows.append(caught(options, device, result, told))
     return result
+
+
+def run_source(result: Result, row: Row, compared: Row, runs: Iterator[Ran], device: str, told: Told) -> bool:
+    """Run a source until enough differences are found; tell whether all of it was run."""
+    while len(result.found) < MOST_FOUND:
+        ran = next(runs, None)
+        if ran is None:
+            return True
+        told.doing(f"{row.source}, {ran.origin.scope}")
+        take(result, row, ran, device)
+        if row.source in ("walks", "named runs") and ran.both.difference is None:
+            count_outputs(result, compared, ran, device)
+    row.remark = f"not run to its end: {len(result.found)} differences were found"
+    return False
 
 
 def take(result: Result, row: Row, ran: Ran, device: str) -> None:
@@ -185,9 +235,9 @@ def count_outputs(result: Result, row: Row, ran: Ran, device: str) -> None:
         result.found.append(counterexamples.build(ran.config, ran.both, ran.origin, device, shrinks=False))
 
 
-def settle(row: Row) -> None:
-    """Give a row that was run and shows no difference its verdict."""
-    if row.runs and row.verdict != "refuted":
+def settle(row: Row, whole: bool) -> None:
+    """Give a row that was run, all of it, and shows no difference its verdict."""
+    if row.runs and whole and row.verdict != "refuted":
         row.verdict = "holds"
 
 
@@ -224,9 +274,6 @@ def caught(options: Options, device: str, result: Result, told: Told) -> Row:
 def with_fault(options: Options, device: str, result: Result) -> Result:
     """Plant one fault: its counterexample refutes, as it should."""
     fault = faults.by_id(options.fault)
-    unknown = [name for name in options.names if all(scope.name != name for scope in scopes.ALL)]
-    if unknown:
-        raise UserError(f"a fault is looked for in scopes; {unknown[0]!r} is none")
     row = Row(f"fault {fault.id}", remark=fault.summary)
     ran = catch(fault, device, options.seed, options.names, options.steps)
     if ran is None:
@@ -321,7 +368,9 @@ def show(result: Result, written: Sequence[Path], console: Console) -> None:
     """Print the table, the verdict and the first counterexample, whose last line reproduces it."""
     console.print(title(result.options), highlight=False, soft_wrap=True)
     console.print(table(result.rows))
-    console.print("actions: performed on both sides and compared whole; outputs: compared with those of a run without a cache")
+    console.print(
+        "actions: performed on both sides, with a comparison behind each; outputs: compared with those of a run without a cache"
+    )
     for fault in result.survived:
         console.print(f"fault {fault} was not caught")
     console.print(f"verdict: {VERDICTS[result.verdict]}", highlight=False)

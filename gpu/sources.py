@@ -33,8 +33,6 @@ REFUSED_EVERY = 7
 """Every so many attempts of a walk is one that must be refused."""
 EXPLORED, EXPLORED_STEPS = "explore/", 80
 """What the names of paths of exploration begin with (its scopes and those of checks share names), and their length."""
-GOLDENS: frozenset[str] = frozenset(goldens.SCRIPTS)
-"""The names of the golden traces."""
 STARTS, START_STEPS = 4, 100
 """Examples of the Hypothesis machine begin at the new world or behind one of so many walks less one, of so many steps."""
 
@@ -62,10 +60,27 @@ class Ran:
         return self.before[1] + len(self.both.outputs)
 
 
+def golden(name: str) -> str | None:
+    """Return the golden trace of a name, its own (``G2, G3``) or one of those in it (``G3``); None if there is none."""
+    return next((own for own in goldens.SCRIPTS if name == own or (name in own.split(", ") and name.startswith("G"))), None)
+
+
+GOLDEN_NAMES: tuple[str, ...] = tuple(
+    dict.fromkeys(part for name in goldens.SCRIPTS for part in name.split(", ") if part.startswith("G"))
+)
+"""The golden traces by their names in the semantics."""
+
+
+def run_golden(name: str, device: str) -> Ran:
+    """Run one golden trace, by its own name."""
+    script = goldens.SCRIPTS[name]()
+    return Ran(Origin(name), script.config, differential.run(script.config, script.actions, device))
+
+
 def run_goldens(device: str) -> Iterator[Ran]:
     """Run every golden trace."""
-    for golden in goldens.goldens():
-        yield Ran(Origin(golden.name), golden.config, differential.run(golden.config, golden.actions, device))
+    for name in goldens.SCRIPTS:
+        yield run_golden(name, device)
 
 
 def run_recordings(entries: Sequence[Entry], device: str) -> Iterator[Ran]:

@@ -34,17 +34,18 @@ def perform(world: TensorWorld, action: Action, told: Told) -> None:
 def _submit(world: TensorWorld, action: act.Submit, told: Told) -> None:
     line = worlds.new_line(world, action.context)
     worlds.extend(line, action.tokens)
-    world.requests[action.request] = Request(action.request, line, len(action.tokens), worlds.fresh_holdings(world))
+    holdings = worlds.fresh_holdings(world)
+    world.requests[action.request] = Request(action.request, line, len(action.tokens), holdings, action.skip_reading)
 
 
 def _begin(world: TensorWorld, action: act.BeginStep, told: Told) -> None:
-    world.plan = Plan()
+    world.plan = Plan(preempted=world.plan.preempted)
 
 
 def _lookup(world: TensorWorld, action: act.Lookup, told: Told) -> None:
     request = world.requests[action.request]
-    request.junction = told.junction
-    world.hit = Hit(action.request, told.length, keys.found(world, world.pool, request, 0, told))
+    world.hit = keys.look_up(world, request, action.common)
+    request.junction = world.hit.junction
 
 
 def _allocate(world: TensorWorld, action: act.Allocate, told: Told) -> None:
@@ -54,17 +55,17 @@ def _allocate(world: TensorWorld, action: act.Allocate, told: Told) -> None:
     if told.gated:
         return
     tables.null_skipped(world, request, max(wanted.local + wanted.external - request.in_flight, 0))
-    tables.reserve(world, request, wanted)
+    loaded, lists = request.loaded, adopted_lists(world, hit, action) if wanted.first else []
+    tables.reserve(world, request, wanted, lists)
     if not told.admitted:
         return
-    loaded, lists = request.loaded, adopted_lists(world, hit, action) if wanted.first else []
     if wanted.first and (wanted.external > 0 or any(blocks.numel() for blocks in lists)):
         for group, holding in enumerate(request.groups):
             tables.adopt(world, group, holding, lists[group], wanted)
         for group, holding in enumerate(request.groups):
             tables.take_external(world, group, holding, wanted)
     for group, holding in enumerate(request.groups):
-        tables.grow(world, group, holding, wanted)
+        tables.grow(world, request, group, holding, wanted)
     if not action.load:
         before = pools.copied(world.pool)
         keys.register(world, request, min(wanted.main, request.num_tokens), request.computed)
@@ -131,15 +132,17 @@ def preempt(world: TensorWorld, request: Request, drop_stale: bool) -> None:
     freeing.free_request(world, request)
     request.drop_stale = request.in_flight > 0 and (drop_stale or (request.stale > 0 and request.drop_stale))
     request.stale = request.in_flight
-    request.status, request.computed, request.placeholders = Status.WAITING, 0, 0
+    request.preempted, request.status, request.computed, request.placeholders = True, Status.PREEMPTED, 0, 0
     request.groups = worlds.fresh_holdings(world)
-    world.hit = None
+    world.plan.preempted, world.hit = True, None
 
 
 def _withdraw(world: TensorWorld, action: act.Withdraw, told: Told) -> None:
     records = world.plan.undo.pop(action.request, None)
-    if records is not None and world.config.profile.withdrawn_keys == "rollback":
-        pools.restore(world.pool, records)
+    if world.config.profile.withdrawn_keys == "rollback":
+        world.plan.registered = [key for key in world.plan.registered if key[0] != action.request]
+        if records is not None:
+            pools.restore(world.pool, records)
     world.plan.shares = [share for share in world.plan.shares if share.request != action.request]
     preempt(world, world.requests[action.request], action.drop_stale)
 
@@ -150,6 +153,8 @@ def _drain(world: TensorWorld, action: act.Drain, told: Told) -> None:
     ends = [end for _, source, destination in plan.copies for end in (source, destination)]
     if ends:
         freeing.free_ends(world, torch.cat(ends))
+    filled = offload.destinations(world)
+    plan.zero = [(group, blocks[~torch.isin(blocks, filled)]) for group, blocks in plan.zero]
     plan.undo, world.hit = {}, None
 
 
@@ -161,7 +166,7 @@ def _dispatch(world: TensorWorld, action: act.Dispatch, told: Told) -> None:
     plan = world.plan
     write_rows(world)
     step = Step(plan.shares, copy_ends(plan), zero_list(world), [share.request for share in plan.shares])
-    step.store, step.load, step.flush = plan.store, plan.load, plan.flush
+    step.store, step.load, step.flush = plan.store, plan.load, plan.preempted and world.host is not None
     for share in plan.shares:
         request = world.requests[share.request]
         share.known = request.num_tokens
@@ -171,7 +176,7 @@ def _dispatch(world: TensorWorld, action: act.Dispatch, told: Told) -> None:
             request.placeholders += 1 + len(share.drafts)
     world.steps.append(step)
     world.issued += 1 if plan.shares and world.config.defer_block_free else 0
-    world.plan = Plan()
+    world.plan = Plan(registered=plan.registered)
 
 
 def copy_ends(plan: Plan) -> tuple[Tensor, Tensor]:
@@ -182,12 +187,9 @@ def copy_ends(plan: Plan) -> tuple[Tensor, Tensor]:
 
 
 def zero_list(world: TensorWorld) -> Tensor:
-    """Return the blocks to be zeroed, without those that an asynchronous load fills (T0 b, LD-8)."""
+    """Return the blocks to be zeroed, group by group (T0 b)."""
     taken = [blocks for _, blocks in sorted(world.plan.zero, key=lambda entry: entry[0])]
-    if not taken:
-        return world.pool.free[:0]
-    blocks = torch.cat(taken)
-    return blocks[~torch.isin(blocks, offload.destinations(world))]
+    return torch.cat(taken) if taken else world.pool.free[:0]
 
 
 def write_rows(world: TensorWorld) -> None:
@@ -389,7 +391,7 @@ def _append_rows(world: TensorWorld, action: act.AppendRows, told: Told) -> None
 
 
 def _lookup_external(world: TensorWorld, action: act.LookupExternal, told: Told) -> None:
-    offload.look_up(world, world.requests[action.request], action.start, told)
+    offload.look_up(world, world.requests[action.request], action.start)
 
 
 def _promote(world: TensorWorld, action: act.Promote, told: Told) -> None:

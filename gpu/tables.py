@@ -11,6 +11,7 @@ from attrs import frozen
 from torch import Tensor
 
 from kvproof.core import geometry, kinds, retention
+from kvproof.gpu import keys
 from kvproof.gpu import pool as pools
 from kvproof.gpu.pool import TensorError
 from kvproof.gpu.world import NONE, Holding, Request, TensorWorld, can
@@ -87,11 +88,11 @@ def append(holding: Holding, blocks: Tensor) -> None:
         holding.table = torch.cat((holding.table, blocks))
 
 
-def grow(world: TensorWorld, group: int, holding: Holding, wanted: Wanted) -> None:
+def grow(world: TensorWorld, request: Request, group: int, holding: Holding, wanted: Wanted) -> None:
     """Redirect an owed copy-on-write, move speculative blocks, append what is missing (T19, T21)."""
     abilities = can(world.config, group)
     if abilities.snapshots:
-        grow_snapshots(world, group, holding, wanted)
+        grow_snapshots(world, request, group, holding, wanted)
     elif abilities.positions or abilities.recurrent:
         if holding.partial_index != NONE:
             redirect(world, group, holding)
@@ -116,11 +117,16 @@ def redirect(world: TensorWorld, group: int, holding: Holding) -> None:
     holding.partial_index, holding.partial_source = NONE, None
 
 
-def reserve(world: TensorWorld, request: Request, wanted: Wanted) -> None:
-    """Reserve the internal checkpoint of a chunk in every group that can take it, or give an earlier one up (T38)."""
+def reserve(world: TensorWorld, request: Request, wanted: Wanted, adopted: list[Tensor]) -> None:
+    """Reserve the internal checkpoint of a chunk in every group that can take it, or give an earlier one up (T38).
+
+    Where a state is adopted that this very step computes, the admission is put off before that is asked (T17, COW-4).
+    """
     config = world.config
     for group in config.snapshots:
         holding = request.groups[group]
+        if adopted and adopted[group].numel() and keys.was_registered(world, group, adopted[group][-1:]):
+            continue
         holding.checkpoint = None
         sparse = config.retention == 0 and wanted.main < max(request.num_prompt, request.num_tokens - 1)
         if wanted.main > request.num_tokens or sparse:
@@ -152,7 +158,7 @@ def column_is_free(holding: Holding, column: int, spare: int) -> bool:
     return int(holding.table[column]) == pools.NULL_BLOCK
 
 
-def grow_snapshots(world: TensorWorld, group: int, holding: Holding, wanted: Wanted) -> None:
+def grow_snapshots(world: TensorWorld, request: Request, group: int, holding: Holding, wanted: Wanted) -> None:
     """Append nulls, moved speculative blocks and new ones; pay an owed copy as producer or consumer (T21)."""
     size, spare = world.config.sizes[group], world.config.groups[group].speculative_blocks
     required = geometry.ceil_div(wanted.main, size) + spare
@@ -169,7 +175,7 @@ def grow_snapshots(world: TensorWorld, group: int, holding: Holding, wanted: Wan
         stop = geometry.ceil_div(wanted.settled, size) - 1 - checkpoint
         relocate(holding, before - spare, max(min(before, stop), before - spare))
     if owed and allocated:
-        pay_as_producer(world, group, holding)
+        pay_as_producer(world, request, group, holding)
     elif owed:
         redirect(world, group, holding)
     append(holding, take(world, group, required - holding.table.numel()))
@@ -183,11 +189,12 @@ def relocate(holding: Holding, first: int, stop: int) -> None:
         holding.table = torch.cat((holding.table[:first], nulls, holding.table[stop:], moved))
 
 
-def pay_as_producer(world: TensorWorld, group: int, holding: Holding) -> None:
+def pay_as_producer(world: TensorWorld, request: Request, group: int, holding: Holding) -> None:
     """Move the keys of the state that the request is running on to a private copy; the table keeps the source (T21.6)."""
     source, copy = holding.partial_source, take(world, group, 1)
     assert source is not None, "a debt names its source"
     pools.move(world.pool, int(source), int(copy))
     pools.touch(world.pool, source)
+    keys.note(world, request, group, copy)
     world.plan.copies.append((group, source, copy))
     holding.partial_index, holding.partial_source, holding.tail_boundary = NONE, None, NONE

@@ -1,7 +1,7 @@
 """What the tensor layer is told of an action, beside the action itself: decisions of a scheduler, and nothing of the state.
 
-A worker and a block pool get these from a scheduler as well: whether a request was admitted, which lists a lookup found, which
-blocks a step stores. Tables, taken blocks, counts, queues, keys and bytes are not among them.
+A worker and a block pool get these from a scheduler as well: whether a request was admitted, which blocks a step stores. What a
+lookup finds, tables, taken blocks, counts, queues, keys, events of transfers and bytes are not among them.
 """
 
 from __future__ import annotations
@@ -12,30 +12,19 @@ from kvproof.core import actions as act
 from kvproof.core import prefixes, recovery
 from kvproof.spec.laws.base import Moment
 
-NONE = -1
-Lists = tuple[tuple[int, ...], ...]
-
 
 @frozen(slots=True)
 class Told:
     """Fields that an action does not need keep their empty value.
 
-    ``gated``: the admission gate refused before any window was nulled (T16.2), which a record does not tell apart. ``lists``,
-    ``length``, ``junction`` and ``diverged`` are a lookup's. ``evicted`` and ``evicted_host`` are the blocks that a failed load
-    takes the keys of (C-48).
+    ``gated``: the admission gate refused before any window was nulled (T16.2), which a record does not tell apart.
+    ``store_device`` are the device blocks that a scheduler chose to store (T24 to T27, T33), those queued before included.
+    ``evicted`` and ``evicted_host`` are the blocks that a failed load takes the keys of (C-48).
     """
 
     admitted: bool = False
     gated: bool = False
-    length: int = 0
-    lists: Lists = ()
-    junction: int = 0
-    diverged: bool = False
-    store_event: int = NONE
     store_device: tuple[int, ...] = ()
-    load_event: int = NONE
-    load_requests: tuple[int, ...] = ()
-    flush: bool = False
     evicted: tuple[int, ...] = ()
     evicted_host: tuple[int, ...] = ()
 
@@ -49,15 +38,7 @@ def of(moment: Moment) -> Told:
     return Told(
         admitted=bool(record.admitted),
         gated=record.admitted is False and isinstance(action, act.Allocate) and action.full_sequence and not nulled(moment),
-        length=record.external if isinstance(action, act.LookupExternal) else record.local,
-        lists=record.lists,
-        junction=record.junction,
-        diverged=record.diverged,
-        store_event=record.store_event,
         store_device=record.store_device,
-        load_event=record.load_event,
-        load_requests=record.load_requests,
-        flush=record.flush,
     )
 
 

@@ -59,11 +59,12 @@ class Holding:
 
 
 class Status(IntEnum):
-    """Status of a live request (3.3)."""
+    """Status of a live request, by the names and numbers of 3.3."""
 
     WAITING = 0
     RUNNING = 1
-    LOADING = 2
+    PREEMPTED = 2
+    LOADING = 3
 
 
 @define(slots=True)
@@ -74,6 +75,7 @@ class Request:
     line: Line
     num_prompt: int
     groups: list[Holding]
+    skip_reading: bool = False
     status: Status = Status.WAITING
     computed: int = 0
     in_flight: int = 0
@@ -82,6 +84,12 @@ class Request:
     stale: int = 0
     drop_stale: bool = False
     loaded: bool = False
+    preempted: bool = False
+
+    @property
+    def waiting(self) -> Status:
+        """The status with which it waits: PREEMPTED if it ran before (T30)."""
+        return Status.PREEMPTED if self.preempted else Status.WAITING
 
     @property
     def num_tokens(self) -> int:
@@ -138,15 +146,20 @@ class Step:
 
 @define(slots=True)
 class Plan:
-    """The open plan (3.4): ``copies`` are (group, source, destination), ``zero`` (group, blocks); ``undo`` is for T39."""
+    """The open plan (3.4): ``copies`` are (group, source, destination), ``zero`` (group, blocks); ``undo`` is for T39.
+
+    ``registered`` are (request, group, key) of what recurrent groups registered since the step began (COW-4). ``preempted``:
+    somebody was since the last plan was dispatched, so that its step waits for the transfers (T0 a).
+    """
 
     shares: list[Share] = field(factory=list)
     copies: list[tuple[int, Tensor, Tensor]] = field(factory=list)
     zero: list[tuple[int, Tensor]] = field(factory=list)
     undo: dict[int, Records] = field(factory=dict)
+    registered: list[tuple[int, int, int]] = field(factory=list)
+    preempted: bool = False
     store: int = NONE
     load: int = NONE
-    flush: bool = False
 
 
 class Stage(IntEnum):
@@ -171,12 +184,16 @@ class Store:
 
 @define(slots=True)
 class Load:
-    """A request's copies from the host, int32[n] each, behind its first ``start`` tokens (T29, T30)."""
+    """A request's copies from the host, int32[n] each, behind its first ``start`` tokens (T29, T30).
+
+    One that waits may begin when ``fence`` steps are processed (T36.1).
+    """
 
     request: int
     device: Tensor
     host: Tensor
     start: int
+    fence: int = 0
     event: int = NONE
     stage: Stage = Stage.WAITING
     finished: bool = False
@@ -205,6 +222,8 @@ class Host:
     stores: list[Store] = field(factory=list)
     abandoned_stores: list[Store] = field(factory=list)
     queued: list[tuple[Tensor, Tensor]] = field(factory=list)
+    next_store: int = 0
+    next_load: int = 0
 
 
 @define(slots=True)
@@ -214,6 +233,8 @@ class Hit:
     request: int
     local: int
     lists: list[Tensor]
+    junction: int
+    diverged: bool
 
 
 @define(slots=True)

@@ -24,7 +24,7 @@ WRITTEN: dict[str, str] = {".md": "markdown", ".html": "html", ".svg": "svg", ".
 def stem(example: Counterexample, number: int) -> str:
     """Return the file name of a counterexample without its suffix."""
     parts = [f"{number:02}", example.law, example.fault, example.scope, example.engine.partition(" ")[0]]
-    return "-".join(part for part in parts if part)
+    return "-".join(_UNSAFE.sub("-", part) for part in parts if part)
 
 
 def write(found: Sequence[Counterexample], document: Mapping[str, Any], folder: Path, summary: str) -> list[Path]:
@@ -70,7 +70,9 @@ def _earlier(summary: Path) -> list[str]:
     return [name for name in names if isinstance(name, str) and _OURS.fullmatch(name)] if isinstance(names, list) else []
 
 
-_OURS = re.compile(r"[0-9]{2,}-[A-Za-z0-9-]+\.json")
+_OURS = re.compile(r"[0-9]{2,}-[A-Za-z0-9+_-]+\.json")
+_UNSAFE = re.compile(r"[^A-Za-z0-9+_-]+")
+"""What a name of a file does without: a scope may be called ``explore/fa4``, a golden trace ``G2, G3``."""
 
 
 def _remove(file: Path) -> None:

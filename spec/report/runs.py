@@ -54,7 +54,10 @@ class Found:
 
 @frozen(slots=True)
 class Run:
-    """A finished run. ``faults`` says how each was found, "" for not at all; ``releases`` per version the laws' verdicts."""
+    """A finished run. ``faults`` says how each was found, "" for not at all; ``releases`` per version the laws' verdicts.
+
+    ``part`` is what ``scopes`` are called: a run of the tensor layer has sources of runs there.
+    """
 
     kind: str
     verdict: str
@@ -62,6 +65,7 @@ class Run:
     laws: Mapping[str, LawRow] = Factory(dict)
     faults: Mapping[str, str] = Factory(dict)
     scopes: Mapping[str, ScopeRow] = Factory(dict)
+    part: str = "scope"
     releases: Mapping[str, Mapping[str, str]] = Factory(dict)
     situations: tuple[int, int] | None = None
     recordings: int = 0
@@ -200,6 +204,7 @@ def _tensors(document: Mapping[str, Any]) -> Run:
             )
             for one in rows
         },
+        part="source",
         faults=dict.fromkeys(document["faults_survived"], ""),
         found=_found(document["counterexamples"]),
     )
@@ -242,7 +247,7 @@ def changes(before: Run, now: Run) -> list[Change]:
     found = _differing("verdict", {"all": before.verdict}, {"all": now.verdict})
     found += _differing("law", _verdicts(before.laws), _verdicts(now.laws))
     found += _differing("fault", before.faults, now.faults)
-    found += _differing("scope", _sizes(before), _sizes(now))
+    found += _differing(now.part, _sizes(before), _sizes(now))
     for release in dict.fromkeys((*before.releases, *now.releases)):
         found += _differing(f"vLLM {release}", before.releases.get(release, {}), now.releases.get(release, {}))
     return found + _differing("counterexample", _examples(before), _examples(now))

@@ -11,8 +11,9 @@ torch = pytest.importorskip("torch")
 
 from kvproof.core import actions as act  # noqa: E402
 from kvproof.core.config import SOUND, VLLM_0_33_0, Group, configure  # noqa: E402
-from kvproof.gpu import compare, differential, outputs, running, sources  # noqa: E402
+from kvproof.gpu import compare, differential, forward, goldens, outputs, running, sources  # noqa: E402
 from kvproof.gpu import pool as pools  # noqa: E402
+from kvproof.gpu import rows as tensor_rows  # noqa: E402
 from kvproof.gpu.pool import TensorError  # noqa: E402
 from kvproof.gpu.told import Told  # noqa: E402
 from kvproof.spec import macros  # noqa: E402
@@ -230,6 +231,103 @@ def test_what_the_tensors_cannot_do_is_a_difference(monkeypatch):
     assert (both.difference.part, both.difference.actual) == ("performing", "none left")
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (KeyError("block 7"), "KeyError: 'block 7'"),
+        (ZeroDivisionError(), "ZeroDivisionError: "),
+        (AssertionError(), "AssertionError: "),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_whatever_the_tensors_raise_is_a_difference_with_its_actions(monkeypatch, error, said):
+    def fails(pool, count):
+        raise error
+
+    both = prefilled()
+    monkeypatch.setattr(pools, "take", fails)
+    both.act(act.BeginStep())
+    both.act(act.Allocate(0, 2))
+    assert both.difference is not None
+    assert (both.difference.part, both.difference.actual) == ("performing", said)
+    assert both.actions[-1] == act.Allocate(0, 2)
+
+
+def test_tensors_that_cannot_be_read_back_differ():
+    both = prefilled()
+    del both.tensors.requests[0].line.digests
+    both.compare()
+    assert both.difference is not None
+    assert both.difference.part == "reading back"
+    assert "AttributeError" in str(both.difference.actual)
+
+
+def test_an_error_other_than_the_guard_in_a_refused_append_is_a_difference(monkeypatch):
+    def fails(rows, row, blocks):
+        raise KeyError("row")
+
+    config = configure((Group("mamba_align", 4),), num_blocks=40, max_model_len=8, max_running=2)
+    both = differential.begin(config)
+    monkeypatch.setattr(tensor_rows, "append", fails)
+    assert both.act(act.AppendRows(0, ((4, 5, 6),))).refusal is not None
+    assert both.difference is not None
+    assert (both.difference.part, both.difference.actual) == ("performing", "KeyError: 'row'")
+
+
+# --- which outputs are due --------------------------------------------------------------------------------------------
+
+
+def drafted():
+    """One token with two drafts: three outputs are due."""
+    script = goldens.hybrid(8, 8, spare=2, num_draft_tokens=2, max_model_len=64).submit(0, 8).chunk(0, 8)
+    return script.do(act.BeginStep()).plan(0, 1, 7, 8).do(*macros.CLOSE, *macros.execution(script.config)[:-1])
+
+
+def without(chosen):
+    """A forward whose outputs are cut to those that are chosen."""
+    right = forward.run
+
+    def run(world, step):
+        right(world, step)
+        world.outputs[:] = chosen(world.outputs)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        lambda outputs: [],
+        lambda outputs: outputs[:-1],
+        lambda outputs: outputs[1:],
+        lambda outputs: [*outputs, outputs[0]],
+        lambda outputs: [(request, query - 1, value) for request, query, value in outputs],
+    ],
+    ids=["none", "the last is missing", "the first is missing", "one twice", "others"],
+)
+def test_outputs_that_are_due_and_not_there_are_a_difference(chosen, monkeypatch):
+    script = drafted()
+    both = differential.run(script.config, script.actions)
+    begun = len(both.outputs)
+    assert begun > 0
+    monkeypatch.setattr(forward, "run", without(chosen))
+    both.act(act.Execute("forward"))
+    assert both.difference is not None
+    assert both.difference.part == "outputs"
+    assert both.difference.expected == [(0, 8), (0, 9), (0, 10)]
+    assert len(both.outputs) == begun
+
+
+def test_what_nobody_takes_any_more_may_be_computed_or_not(monkeypatch):
+    script = drafted().do(act.Finish(0))
+    for run in (forward.run, without(lambda outputs: [])):
+        both = differential.run(script.config, script.actions)
+        with monkeypatch.context() as patch:
+            patch.setattr(forward, "run", run)
+            both.act(act.Execute("forward"))
+        assert both.difference is None, both.difference.text()
+
+
 def test_the_row_guard_is_asked_on_tensors_too():
     config = configure((Group("mamba_align", 4), Group("mamba_align", 4)), num_blocks=40, max_model_len=8, max_running=2)
     both = differential.begin(config)
@@ -254,8 +352,7 @@ def test_what_a_refused_append_leaves_behind_is_equal_too(profile, lengths):
 def test_what_is_told_is_decisions_alone():
     # Neither tables nor blocks taken nor keys nor anything else of the state: what a scheduler tells a worker and a pool.
     assert {field.name for field in attrs.fields(Told)} == {
-        "admitted", "gated", "length", "lists", "junction", "diverged", "store_event", "store_device", "load_event",
-        "load_requests", "flush", "evicted", "evicted_host",
+        "admitted", "gated", "store_device", "evicted", "evicted_host",
     }  # fmt: skip
 
 

@@ -111,6 +111,13 @@ def test_t8_a_boundary_under_a_larger_primary_is_secondary_and_a_smaller_primary
     assert pool.inserted == before
 
 
+def test_t8_another_key_for_as_many_tokens_is_secondary():
+    pool = pool_of(5)
+    pools.insert(pool, 1, 48, 48)
+    pools.insert_partial(pool, 1, 99, 48)
+    assert pools.keys_of(pool, 1) == [(48, 48), (99, -1)]
+
+
 def test_a_block_has_room_for_so_many_keys_and_no_more():
     pool = pool_of(3, keys=2)
     pools.insert(pool, 1, 8, 8)
@@ -128,6 +135,20 @@ def test_t6_move_takes_the_primary_first_with_its_tokens():
     assert pools.keys_of(pool, 2) == [(48, 48), (32, -1)]
     with pytest.raises(TensorError, match="already has one"):
         pools.move(pool, 1, 2)
+
+
+def test_t6_move_takes_the_secondary_keys_in_the_order_of_their_insertion():
+    pool = pool_of(5)
+    for key in (48, 16, 32):
+        pools.insert(pool, 1, key, key)
+    # A block that got its records back may have them in any place: the numbers of their insertion count.
+    order = [2, 0, 1]
+    pool.keys[1, :3], pool.order[1, :3] = pool.keys[1, order].clone(), pool.order[1, order].clone()
+    assert pools.keys_of(pool, 1) == [(48, 48), (16, -1), (32, -1)]
+    pools.move(pool, 1, 2)
+    numbers = dict(zip(pool.keys[2].tolist(), pool.order[2].tolist(), strict=True))
+    assert numbers[48] < numbers[16] < numbers[32]
+    assert pools.keys_of(pool, 2) == [(48, 48), (16, -1), (32, -1)]
 
 
 def test_t39_changed_records_come_back_as_they_were():

@@ -98,7 +98,11 @@ def test_a_run_on_tensors_is_read():
     run = runs.of(document)
     assert (run.kind, run.verdict, run.faults) == ("gpu on cpu", "holds", {"D-ROW-1": ""})
     assert run.scopes["walks"].size == "2 runs, 1,500 actions, 9 outputs"
-    assert "D-ROW-1" in index.render(document, [])
+    page = index.render(document, [])
+    assert "D-ROW-1" in page
+    assert "1 sources" not in page
+    assert ", 1 source" in page
+    assert "scope" not in page.partition("<body>")[2].replace('scope="', "")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"adapter": 1}', '{"format": "kvproof-certificate"}', "[" * 100_000])
