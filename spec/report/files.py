@@ -12,12 +12,12 @@ from typing import Any
 from kvproof.spec import counterexample as examples
 from kvproof.spec import output
 from kvproof.spec.counterexample import Counterexample
+from kvproof.spec.report import forms, standing
 from kvproof.spec.report.film import NoWorld
-from kvproof.spec.report.forms import FORMS
 
 INDEX = "index.html"
 """The page of the whole run."""
-WRITTEN: dict[str, str] = {".md": "markdown", ".html": "html", ".svg": "svg", ".reviewer.md": "reviewer"}
+WRITTEN: dict[str, str] = {suffix: form for form, suffix in forms.SUFFIXES.items()}
 """The forms beside the JSON file of a counterexample, by suffix. Where there is no world to show, some are left out."""
 
 
@@ -37,10 +37,7 @@ def write(found: Sequence[Counterexample], document: Mapping[str, Any], folder: 
     written = []
     for number, example in enumerate(found, 1):
         file = target / f"{stem(example, number)}.json"
-        output.write_atomically(file, examples.dumps(example))
-        for suffix, form in WRITTEN.items():
-            with suppress(NoWorld):
-                output.write_atomically(file.with_suffix(suffix), FORMS[form](example, str(file)))
+        write_one(example, file)
         written.append(file)
     names = [file.name for file in written]
     for name in _earlier(target / summary):
@@ -50,6 +47,18 @@ def write(found: Sequence[Counterexample], document: Mapping[str, Any], folder: 
     output.write_atomically(target / summary, json.dumps({**document, "files": names}, indent=1, sort_keys=True) + "\n")
     write_index(document, written, target)
     return written
+
+
+def write_one(example: Counterexample, file: Path) -> None:
+    """Write a counterexample as JSON and in the forms of ``WRITTEN`` beside it, all of them from one look. Raises OutputError.
+
+    The pages call the JSON file by its name alone: they lie beside it wherever the folder goes.
+    """
+    output.write_atomically(file, examples.dumps(example))
+    seen = standing.look(example)
+    for suffix, form in WRITTEN.items():
+        with suppress(NoWorld):
+            output.write_atomically(file.with_suffix(suffix), forms.render(form, example, file.name, seen))
 
 
 def write_index(document: Mapping[str, Any], written: Sequence[Path], folder: Path) -> None:

@@ -18,19 +18,19 @@ from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.report import around, candidates, legend, lineage, lines, templating
 from kvproof.spec.report import film as films
 from kvproof.spec.report.film import Block, Film
+from kvproof.spec.report.standing import Standing, look
 
 
-def render(example: Counterexample, file: str | None = None) -> str:
+def render(example: Counterexample, file: str | None = None, standing: Standing | None = None) -> str:
     """Return the page. ``file`` is where the JSON form lies. Raises CounterexampleError for what cannot be run again."""
-    try:
-        film = films.shoot(example)
-    except films.NoWorld:
-        film = None
+    standing = standing or look(example)
+    film = standing.world()
     lives = () if film is None else lineage.lives(example, film)
     broken = None if film is None else film.frames[films.violation_of(example)]
     return templating.render(
         "counterexample.html.j2",
         example=example,
+        standing=standing,
         place=lines.place(example),
         values=legend.values(example),
         meanings=legend.meanings(example),

@@ -18,7 +18,7 @@ from kvproof.core.records import Record
 from kvproof.spec import cli, counterexample, faults, laws
 from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Evidence
-from kvproof.spec.report import around, as_test, candidates, fields, page, picture, reviewer
+from kvproof.spec.report import around, as_test, candidates, fields, forms, page, picture, reviewer
 from kvproof.spec.report import film as films
 from kvproof.spec.report.forms import FORMS
 from tests.spec.report.found import FAULTS, found
@@ -35,8 +35,8 @@ def data_of(text):
 @pytest.mark.parametrize("form", FORMS)
 def test_the_same_counterexample_gives_the_same_text(fault, form):
     example = found(fault)
-    text = FORMS[form](example, "found.json")
-    assert text == FORMS[form](counterexample.loads(counterexample.dumps(example)), "found.json")
+    text = forms.render(form, example, "found.json")
+    assert text == forms.render(form, counterexample.loads(counterexample.dumps(example)), "found.json")
     assert example.law in text
     assert text.endswith("\n")
 
@@ -72,7 +72,7 @@ def test_what_stands_in_a_counterexample_cannot_leave_its_place():
     assert "<script>alert" not in text
     assert text.count("</script>") == 2
     for form in ("markdown", "reviewer", "svg"):
-        assert FORMS[form](example, None)
+        assert forms.render(form, example, None)
     ElementTree.fromstring(picture.render(example))
 
 
@@ -164,18 +164,18 @@ def test_a_reviewer_reads_everything_that_is_asked(fault):
     headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
     around = ["Before and after"] if example.actions else []
     lives = ["What became of the blocks in question"] if example.actions else []
-    assert [heading for heading in headings if heading != "Keys and bytes then"] == [
+    assert [heading for heading in headings if heading not in ("Keys and bytes then", "What the lookup could hit")] == [
         "Property",
         "Configuration",
+        *(["What happens"] if example.actions else []),
         *around,
         *lives,
-        *(["What happens"] if example.actions else []),
         "Notation",
         "Why nothing shorter shows it",
         "See it again",
-        "What a test has to bring about",
+        "Why earlier checking missed it",
     ]
-    assert text.count("**the law breaks here**") == (example.position >= 0)
+    assert text.count("**✗ the law breaks here**") == (example.position >= 0)
     assert f"no run of less than {len(example.actions)} actions" in text
     assert "    kvproof report found.json --replay" in text
 
@@ -260,7 +260,7 @@ def file(tmp_path):
 def test_a_form_is_printed_or_written(file, capsys, form):
     assert cli.main(["report", str(file), f"--{form}"]) == 0
     printed = capsys.readouterr().out
-    assert printed == FORMS[form](found("M-LRU-1"), str(file))
+    assert printed == forms.render(form, found("M-LRU-1"), str(file))
     out = file.with_suffix(".out")
     assert cli.main(["report", str(file), f"--{form}", "--out", str(out)]) == 0
     assert capsys.readouterr().out == f"{out}\n"
@@ -271,7 +271,10 @@ def test_a_form_is_printed_or_written(file, capsys, form):
     ("arguments", "said"),
     [
         (["--out", "x.html"], "--out FILE takes a form"),
-        (["--json"], "--json goes with --against"),
+        (["--json"], "--json goes with --replay alone or with --against"),
+        (["--json", "--replay", "--svg"], "--json goes with --replay alone or with --against"),
+        (["--html", "--markdown"], "--html and --markdown are 2 pages: name a folder for them by --out DIR"),
+        (["--svg", "--as-test", "--out", __file__], "is a file, and 2 forms are asked for: name a folder"),
         (["--against", "old", "--html"], "leave the forms and --replay out"),
     ],
 )
@@ -285,6 +288,17 @@ def test_the_counterexample_itself_is_never_overwritten(file, capsys):
     assert cli.main(["report", str(file), "--svg", "--out", str(file)]) == 1
     assert "is the counterexample itself" in capsys.readouterr().err
     assert file.read_text() == before
+
+
+def test_several_forms_go_into_a_folder_each_under_its_own_name(file, tmp_path, capsys):
+    folder = tmp_path / "pages"
+    assert cli.main(["report", str(file), "--html", "--markdown", "--as-test", "--out", str(folder)]) == 0
+    names = ["found.html", "found.md", "test_pc_8_the_free_queue_is_not_in_eviction_order.py"]
+    assert capsys.readouterr().out.splitlines() == [str(folder / name) for name in names]
+    assert sorted(one.name for one in folder.iterdir()) == names
+    assert (folder / "found.md").read_text().startswith("# PC-8 does not hold")
+    assert cli.main(["report", str(file), "--svg", "--out", str(folder)]) == 0
+    assert (folder / "found.svg").read_text().startswith("<svg")
 
 
 def test_a_folder_is_no_counterexample(tmp_path, capsys):
