@@ -61,11 +61,11 @@ def write_one(example: Counterexample, file: Path) -> None:
             output.write_atomically(file.with_suffix(suffix), forms.render(form, example, file.name, seen))
 
 
-def write_index(document: Mapping[str, Any], written: Sequence[Path], folder: Path) -> None:
+def write_index(document: Mapping[str, Any], written: Sequence[Path], folder: Path, name: str = INDEX) -> None:
     """Write the page of a whole run; ``written`` are the JSON files of its counterexamples. Raises OutputError."""
     from kvproof.spec.report import index  # jinja2 takes longer to load than most commands need
 
-    output.write_atomically(folder / INDEX, index.render(document, written))
+    output.write_atomically(folder / name, index.render(document, written))
 
 
 def _earlier(summary: Path) -> list[str]:

@@ -61,7 +61,19 @@ def film_data(example: Counterexample, film: Film, lives: tuple[lineage.Life, ..
     """Return what the player needs of a counterexample."""
     mark = f"✗ breaks {example.law}" if example.position >= 0 else f"✗ {example.law} does not hold on this run"
     named = [f"{life.tier[0]}{life.block}" for life in lives]
-    return played(film, example.actions, lines.answers(example), films.violation_of(example), mark, named, wrong=True)
+    answers = [f"{mine} | the model answers: {model}" if model else mine for mine, model in _both(example)]
+    return played(film, example.actions, answers, films.violation_of(example), mark, named, wrong=True)
+
+
+def _both(example: Counterexample) -> list[tuple[str, str]]:
+    """Return what was answered to each action; of an implementation with its name, and what the model answers beside it."""
+    if example.implementation is None:
+        return [(answer, "") for answer in lines.answers(example)]
+    who = example.implementation.adapter
+    model = [lines.answer_text(outcome) or "done" for outcome in example.outcomes]
+    return [
+        (f"{who} showed: {mine or 'nothing new'}", other) for mine, other in zip(lines.answers(example), model, strict=True)
+    ]
 
 
 def played(

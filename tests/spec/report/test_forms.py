@@ -14,11 +14,12 @@ import pytest
 from attrs import evolve
 
 from kvproof.core import actions as act
+from kvproof.core.execute import PARTS
 from kvproof.core.records import Record
-from kvproof.spec import cli, counterexample, faults, laws
+from kvproof.spec import check, cli, counterexample, faults, laws
 from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Evidence
-from kvproof.spec.report import around, as_test, candidates, fields, forms, page, picture, reviewer
+from kvproof.spec.report import around, as_test, candidates, fields, forms, lineage, page, picture, reviewer, words
 from kvproof.spec.report import film as films
 from kvproof.spec.report.forms import FORMS
 from tests.spec.report.found import FAULTS, found
@@ -163,7 +164,7 @@ def test_a_reviewer_reads_everything_that_is_asked(fault):
     text = reviewer.render(example, "found.json")
     headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
     around = ["Before and after"] if example.actions else []
-    lives = ["What became of the blocks in question"] if example.actions else []
+    lives = ["What became of the blocks in question"] if lineage.lives(example, films.shoot(example)) else []
     assert [heading for heading in headings if heading not in ("Keys and bytes then", "What the lookup could hit")] == [
         "Property",
         "Configuration",
@@ -192,6 +193,38 @@ def test_what_the_sound_model_would_have_done_stands_beside_what_was_done():
     assert "| store 2 | - | 2 to h3 (built) | the same |" in text
     assert "Without the fault, from the same world, the answer is: outcomes [[0,1,2,4,'dropped_request_gone']]" in text
     assert "Without the fault, from the same world" in page.render(example)
+
+
+def test_a_reviewer_is_told_what_a_lookup_could_hit_if_that_breaks_the_law():
+    """M-HIT-1 lets a hit end where the last token would not be computed any more: the rules say where it may end."""
+    example = found("M-HIT-1")
+    lookup = candidates.last_lookup(example, films.shoot(example))
+    assert lookup is not None
+    assert lookup.position == example.position
+    text = reviewer.render(example)
+    assert "## What the lookup could hit" in text
+    said = f"can resume {lookup.request} at {lookup.joint} tokens and no later; the answer was {lookup.answered}."
+    assert said in text
+    assert lookup.joint != lookup.answered
+    assert text.count("| cap |") == sum(one.rule == "cap" for each in lookup.classes for one in each.candidates) > 0
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_reviewer_meets_no_action_and_no_answer_that_is_not_explained(fault):
+    example = found(fault)
+    notation = reviewer.render(example).partition("## Notation")[2].partition("## Why nothing")[0]
+    explained = set(re.findall(r"^- ([A-Za-z_]+):", notation, re.MULTILINE))
+    assert {type(action).__name__ for action in example.actions} <= explained
+    assert {action.part for action in example.actions if isinstance(action, act.Execute)} <= explained
+    records = [outcome.record for outcome in example.outcomes if outcome.record is not None]
+    answered = {name for record in records for name in counterexample.changed_fields(record) if name != "action"}
+    assert answered <= explained
+
+
+def test_words_are_of_actions_and_parts_that_are_there():
+    assert set(words.PARTS) == {*PARTS, "flush", "submit"}
+    assert not set(words.FLAGS) & set(fields.MEANINGS)
+    assert set(words.FLAGS) <= {field.name for field in attrs.fields(Record)}
 
 
 def test_without_a_planted_fault_nobody_says_what_would_have_been_right():
@@ -238,12 +271,73 @@ def test_the_pasted_test_fails_under_the_fault_and_passes_without(fault, tmp_pat
     assert f"{found(fault).law}: {found(fault).message}" in planted.stdout
 
 
+@pytest.mark.parametrize("fault", ["M-LRU-1", "M-DEM-1"])
+def test_the_pasted_test_says_which_fault_is_taken_out_and_passes_without(fault):
+    """M-DEM-1 is a field of the profile: it has its sound value again, or the test would fail for ever."""
+    example = found(fault)
+    text = as_test.render(example)
+    said = " ".join(text.split())
+    assert f"with a fault planted, which is taken out here: {fault}: " in said
+    assert "Without the fault it passes." in said
+    wanted = {"M-LRU-1": "faults.by_id('M-LRU-1')", "M-DEM-1": "set recurrent_demand of the profile in EXAMPLE"}[fault]
+    assert wanted in said
+    assert counterexample.replay(as_test.without_fault(example), laws.ALL).violation is None
+    assert check.replay(example).violation is not None
+    again = counterexample.loads(re.search(r'EXAMPLE = r"""(.*?)"""', text, re.DOTALL)[1])  # type: ignore[index]
+    assert (again.fault, again.profile) == ("", as_test.without_fault(example).profile)
+
+
+def test_a_pasted_test_of_the_code_as_it_stands_says_that_it_fails():
+    text = as_test.render(evolve(found("M-DEM-1"), fault=""))
+    assert "It fails as long as the model breaks the law by these actions" in text
+    assert "taken out" not in text
+
+
 def test_what_an_implementation_broke_is_asked_of_it():
     example = evolve(found("M-LRU-1"), implementation=counterexample.Implementation("mine", (), walks=3), engine="walker")
     text = as_test.render(example)
     assert "check_all_laws(adapter(), laws=['PC-8']" in text
     assert "walks=3" in text
     compile(text, "test_pasted.py", "exec")
+
+
+def of_an_adapter():
+    """A counterexample of an adapter that showed tables after every action."""
+    example = evolve(found("M-LRU-1"), fault="", engine="conformance")
+    shown = tuple(counterexample.Shown(None, (), (("requests.0.tables", ((at,),)),)) for at in range(len(example.actions)))
+    return evolve(example, implementation=counterexample.Implementation("mine", shown))
+
+
+def test_what_an_adapter_showed_stands_apart_from_what_the_model_answers():
+    example = of_an_adapter()
+    for form in ("markdown", "reviewer"):
+        text = forms.render(form, example)
+        assert "| | action | mine showed | the model answers |" in text
+        [row] = [line for line in text.splitlines() if line.startswith("| 3 |")]
+        assert "| requests.0.tables ((3,),) | admitted True, demand 4" in row
+    text = forms.render("reviewer", example)
+    assert "the model under the same actions, not mine" in text
+    of_model = ["## Before and after (the model)", "## What became of the blocks in question (the model)"]
+    behind = text.index("What follows is the model")
+    assert all(text.index(head) > behind for head in of_model)
+    assert text.index("mine showed") < behind
+
+
+def test_a_page_of_an_adapter_names_both_worlds():
+    text = page.render(of_an_adapter())
+    frame = data_of(text)["frames"][4]
+    assert frame["answer"].startswith("mine showed: requests.0.tables ((3,),) | the model answers: admitted True, demand 4")
+    assert '<th scope="col">mine showed</th><th scope="col">the model answers</th>' in text
+    assert "Before and after (the model)" in text
+    assert "What became of the blocks in question (the model)" in text
+    plain = page.render(found("M-LRU-1"))
+    assert "the model answers" not in plain
+    assert "(the model)" not in plain
+
+
+def test_of_the_model_alone_there_is_one_world():
+    assert "the model answers" not in forms.render("markdown", found("M-LRU-1"))
+    assert "(the model)" not in forms.render("reviewer", found("M-LRU-1"))
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

@@ -83,7 +83,9 @@ def test_an_answer_that_is_another_one_is_named():
     outcomes[at] = evolve(outcomes[at], record=evolve(record, demand=99))
     seen = standing.look(evolve(example, outcomes=tuple(outcomes)))
     assert seen.again
-    assert seen.notes[0].startswith("Action 3, Allocate(0, new_tokens=1, external=2), answers otherwise than the file has it: here")
+    assert seen.notes[0].startswith(
+        "Action 3, Allocate(0, new_tokens=1, external=2), answers otherwise than the file has it: here"
+    )
 
 
 @pytest.mark.parametrize("changes", [{"law": "XX-1"}, {"fault": "M-NONE-1"}])
