@@ -19,7 +19,7 @@ def stem(adapter: str) -> str:
 def write(report: Report, folder: str | Path, name: str = "") -> list[Path]:
     """Write a report into a folder, which is made, under a name (the adapter's). Raises OutputError.
 
-    ``NAME.html`` is its page, and ``index.html`` that of the report that was written last.
+    ``NAME.html`` is its page, and ``index.html`` the same, or a list if there are reports on other adapters in the folder.
     """
     target = output.make_folder(folder)
     name = name or stem(report.adapter)
@@ -30,10 +30,9 @@ def write(report: Report, folder: str | Path, name: str = "") -> list[Path]:
     of_law: dict[str, Path] = {}
     for example in report.counterexamples:
         of_law[example.law] = target / f"{name}-{example.law}.json"
-        files.write_one(example, of_law[example.law])
-        written += [of_law[example.law], of_law[example.law].with_suffix(".md")]
+        written += files.write_one(example, of_law[example.law])
     # The page lists counterexamples in the order of the laws, as the document does.
     listed = [of_law[law.law] for law in report.laws if law.law in of_law]
-    for page in (f"{name}.html", files.INDEX):
-        files.write_index(document, listed, target, page)
-    return [*written, target / f"{name}.html"]
+    files.write_index(document, listed, target, f"{name}.html")
+    files.write_index_of_adapters(document, listed, target)
+    return [target / files.INDEX, target / f"{name}.html", *written]

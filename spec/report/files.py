@@ -49,16 +49,18 @@ def write(found: Sequence[Counterexample], document: Mapping[str, Any], folder: 
     return written
 
 
-def write_one(example: Counterexample, file: Path) -> None:
-    """Write a counterexample as JSON and in the forms of ``WRITTEN`` beside it, all of them from one look. Raises OutputError.
+def write_one(example: Counterexample, file: Path) -> list[Path]:
+    """Write a counterexample as JSON and in the forms of ``WRITTEN`` beside it, all of them from one look; return the files.
 
-    The pages call the JSON file by its name alone: they lie beside it wherever the folder goes.
+    Raises OutputError. The pages call the JSON file by its name alone: they lie beside it wherever the folder goes.
     """
     output.write_atomically(file, examples.dumps(example))
-    seen = standing.look(example)
+    written, seen = [file], standing.look(example)
     for suffix, form in WRITTEN.items():
         with suppress(NoWorld):
             output.write_atomically(file.with_suffix(suffix), forms.render(form, example, file.name, seen))
+            written.append(file.with_suffix(suffix))
+    return written
 
 
 def write_index(document: Mapping[str, Any], written: Sequence[Path], folder: Path, name: str = INDEX) -> None:
@@ -66,6 +68,15 @@ def write_index(document: Mapping[str, Any], written: Sequence[Path], folder: Pa
     from kvproof.spec.report import index  # jinja2 takes longer to load than most commands need
 
     output.write_atomically(folder / name, index.render(document, written))
+
+
+def write_index_of_adapters(document: Mapping[str, Any], written: Sequence[Path], folder: Path) -> None:
+    """Write the page of a folder of reports on adapters: that of the report, or a list if it is not the only one."""
+    from kvproof.spec.report import index, runs
+
+    reports = runs.of_adapters(folder)
+    text = index.of_adapters(reports) if len(reports) > 1 else index.render(document, written)
+    output.write_atomically(folder / INDEX, text)
 
 
 def _earlier(summary: Path) -> list[str]:

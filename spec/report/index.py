@@ -44,6 +44,17 @@ def render(document: Mapping[str, Any], files: Sequence[Path], stamp: str = "") 
     )
 
 
+def of_adapters(reports: Sequence[Path]) -> str:
+    """Return the page of a folder with reports on several adapters; each has a page of its own beside its JSON file."""
+    read = [(file.with_suffix(".html").name, runs.read(file)) for file in reports]
+    return templating.render(
+        "adapters.html.j2",
+        reports=[(page, run, _counts(run)) for page, run in read],
+        counted=runs.counted,
+        style=Markup(templating.source("style.css") + templating.source("index.css")),
+    )
+
+
 def _counts(run: Run) -> str:
     """Return how much of everything there is in the run, in a line."""
     reached = 0 if run.situations is None else run.situations[0]

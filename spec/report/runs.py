@@ -90,7 +90,7 @@ def read(path: Path) -> Run:
     file = path
     if path.is_dir():
         there = [path / name for name in SUMMARIES if (path / name).is_file()]
-        there = there or _of_adapters(path)
+        there = there or of_adapters(path)
         if not there:
             raise RunError(
                 f"{path}: holds none of {', '.join(SUMMARIES)} and no report on an adapter: name the folder of --report or "
@@ -112,7 +112,7 @@ def read(path: Path) -> Run:
         ) from error
 
 
-def _of_adapters(folder: Path) -> list[Path]:
+def of_adapters(folder: Path) -> list[Path]:
     """Return the reports on adapters in a folder, which are called after them."""
     return [file for file in sorted(folder.glob("*.json")) if _is_of_adapter(file)]
 
@@ -126,7 +126,9 @@ def _is_of_adapter(file: Path) -> bool:
 
 
 def of(document: Mapping[str, Any]) -> Run:
-    """Return the run of a summary. Raises KeyError, TypeError or AttributeError for anything else."""
+    """Return the run of a summary. Raises KeyError, TypeError, AttributeError or ValueError for anything else."""
+    if document.get("format") == examples.FORMAT:
+        raise ValueError("it is a counterexample: name the summary beside it, or their folder")
     if document.get("format") == "kvproof-certificate":
         return _explored(document)
     if "releases" in document:

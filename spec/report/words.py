@@ -26,6 +26,18 @@ FLAGS: dict[str, str] = {
     "admitted": "whether the blocks sufficed, so that the request has what it asked for",
     "diverged": "whether the groups are handed over with hits of different lengths",
     "num_tokens": "tokens that the request has now, prompt and output",
+    "done": "whether the keys were cleared by a reset, or whether a store has ended",
+    "deferred": "the blocks are held back until the steps in flight are processed",
+    "lost": "tokens of a hit outside that did not arrive",
+    "rejected": "drafts that are not among the tokens delivered",
+    "store_event": "the number of the store of the step",
+    "load_event": "the number of the load of the step",
+    "flush": "the step waits for transfers that run",
+    "computed": "tokens of the request that count as computed",
+    "freed": "the request had finished, and its blocks were freed now",
+    "gauge": "host blocks of stores that are not over",
+    "pending_work": "a store is queued or runs, so that the engine has to go on stepping",
+    "notices": "notices that were given for the first time",
 }
 """Fields of an answer that are one number or a yes or no."""
 EVIDENCE: dict[str, str] = {

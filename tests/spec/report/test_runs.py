@@ -10,7 +10,7 @@ import pytest
 from attrs import evolve
 
 from kvproof.proofs import labelling
-from kvproof.spec import cli, laws
+from kvproof.spec import cli, counterexample, laws
 from kvproof.spec.exploring import jobs, pins
 from kvproof.spec.exploring import result as results
 from kvproof.spec.exploring.jobs import Asked, Job
@@ -124,6 +124,13 @@ def test_what_is_no_run_is_refused_by_name(tmp_path, text):
     (tmp_path / "check.json").write_text(text)
     with pytest.raises(RunError, match=r"check\.json: (is no summary|cannot be read)"):
         runs.read(tmp_path)
+
+
+def test_a_counterexample_is_no_run(tmp_path):
+    file = tmp_path / "found.json"
+    file.write_text(counterexample.dumps(found("M-LRU-1")))
+    with pytest.raises(RunError, match=r"found\.json: .*: it is a counterexample: name the summary beside it, or their folder"):
+        runs.read(file)
 
 
 def test_a_folder_without_results_is_refused(tmp_path):
