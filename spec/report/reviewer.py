@@ -77,10 +77,12 @@ def _in_short(example: Counterexample, film: Film | None) -> list[str]:
     """Return the finding in a paragraph: where it breaks, and the values of the evidence with what they are."""
     out = [f"It breaks at {markdown.text(lines.place(example))}: {example.message}.", ""]
     for (name, value, owner), (_, plain) in zip(legend.values(example), example.values, strict=True):
-        said = [owner, words.of_value(name, plain, film if example.implementation is None else None)]
+        said = [owner, words.of_value(example, name, plain, film if example.implementation is None else None)]
         behind = "; ".join(filter(None, said))
         out.append(f"- {name} = `{markdown.code(value)}`" + (f" ({behind})" if behind else ""))
     out += [f"- {meaning}" for meaning in legend.meanings(example)]
+    numbers = words.of_numbers(example, film) if film is not None and example.implementation is None else ""
+    out += [f"- {numbers}"] if numbers else []
     if example.profile != SOUND:
         out += ["", f"Its configuration departs from the sound one: {lines.profile_text(example.profile)}."]
     return out

@@ -71,10 +71,17 @@ EVIDENCE: dict[str, str] = {
     "event": "the number of the store or load",
     "before": "as it was before the action",
     "after": "as it is behind the action",
-    "prefix": "the tokens that were read, as they were submitted",
+    "prefix": "its context, then its tokens",
     "action": "the number of the action at which it was seen",
 }
 """Names of evidence that do not say what they are."""
+_READ = "for each group the prefixes that lie at its positions, or the recurrent state; equal numbers are equal prefixes"
+OF_LAW: dict[tuple[str, str], str] = {
+    (law, name): f"{whose}: {_READ}"
+    for law in ("CC-7", "CC-8")
+    for name, whose in (("expected", "what is read without a cache"), ("actual", "what the run read"))
+}
+"""Evidence that means something of its own in a law."""
 PREFIXES = ("key", "node", "parent")
 """Evidence whose numbers are prefixes, which have names on a page."""
 
@@ -90,9 +97,29 @@ def of_actions(example: Counterexample) -> Iterator[tuple[str, str]]:
     yield from ((part, f"part of a step's execution: {meaning}") for part, meaning in PARTS.items() if part in parts)
 
 
-def of_value(name: str, value: Any, film: Film | None) -> str:
+def of_numbers(example: Counterexample, film: Film) -> str:
+    """Return what the prefixes are called whose numbers stand in lists of evidence, "" if there are none."""
+    lists = [value for name, value in example.values if name == "content"]
+    numbers = dict.fromkeys(number for value in lists for number in _integers(value) if number in film.names.known)
+    said = [f"{number} is {film.names.at(number)}" for number in sorted(numbers)[:MOST]]
+    return f"numbers in it are prefixes: {', '.join(said)}" if said else ""
+
+
+MOST = 16
+"""Prefixes that are named by their number."""
+
+
+def _integers(value: Any) -> Iterator[int]:
+    if isinstance(value, tuple):
+        for inner in value:
+            yield from _integers(inner)
+    elif isinstance(value, int) and value > 0:
+        yield value
+
+
+def of_value(example: Counterexample, name: str, value: Any, film: Film | None) -> str:
     """Return what a value of evidence is, "" if its name says that; a prefix is called as everywhere on the page."""
-    meaning = EVIDENCE.get(name, "")
+    meaning = OF_LAW.get((example.law, name)) or EVIDENCE.get(name, "")
     if name in PREFIXES and film is not None and isinstance(value, int) and value in film.names.known:
         return f"{film.names.at(value)}: {meaning or 'a prefix'}"
     return meaning

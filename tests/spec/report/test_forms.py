@@ -221,6 +221,15 @@ def test_a_reviewer_meets_no_action_and_no_answer_that_is_not_explained(fault):
     assert answered <= explained
 
 
+def test_prefixes_in_lists_of_evidence_have_their_names():
+    example = evolve(found("M-LRU-1"), values=(("expected", (((1,), (2,)), (2,))),))
+    assert "numbers in it are prefixes" not in reviewer.render(example)
+    content = evolve(example, values=(("content", (0, 1, 2, -1)),))
+    assert "- numbers in it are prefixes: 1 is r0@1, 2 is r0@2\n" in reviewer.render(content)
+    assert "what is read without a cache: for each group" in reviewer.render(evolve(example, law="CC-7"))
+    assert "- key = `2` (r0@2: the prefix that the key stands for)" in reviewer.render(evolve(example, values=(("key", 2),)))
+
+
 def test_words_are_of_actions_and_parts_that_are_there():
     assert set(words.PARTS) == {*PARTS, "flush", "submit"}
     assert not set(words.FLAGS) & set(fields.MEANINGS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -28,7 +29,7 @@ def explored(fault=""):
     return results.as_dict(results.Result(asked, [done], {"tiny": pins.of(done.certificate)}))
 
 
-CHECKED = {
+CHECKED: dict[str, Any] = {
     "verdict": "refuted",
     "premises": {"walk": {"PC-8": 4, "LD-1": 0}, "hypothesis": {"PC-8": 2}},
     "witnesses": {"hit": 3, "preemption": 0},

@@ -160,9 +160,14 @@ def test_replaying_says_it_for_programs_too(file, capsys):
 
 
 def test_one_film_serves_all_files_of_a_counterexample(tmp_path, monkeypatch):
-    shots = []
+    shots: list[str] = []
     shoot = films.shoot
-    monkeypatch.setattr(films, "shoot", lambda example: shots.append(example.law) or shoot(example))
+
+    def counting(example):
+        shots.append(example.law)
+        return shoot(example)
+
+    monkeypatch.setattr(films, "shoot", counting)
     files.write([found("M-LRU-1"), found("M-HO-3")], {"premises": {}, **EMPTY}, tmp_path, "check.json")
     assert shots == ["PC-8", "HO-3"]
 
