@@ -7,7 +7,7 @@ would look for a fault that is gone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 from attrs import frozen
 
@@ -15,7 +15,8 @@ from kvproof.spec import check, distribution, faults
 from kvproof.spec import counterexample as examples
 from kvproof.spec import laws as all_laws
 from kvproof.spec.counterexample import Counterexample, CounterexampleError, Outcome
-from kvproof.spec.judge import Judge, Violation, refuted
+from kvproof.spec.exits import UserError
+from kvproof.spec.judge import Judge, Violation, describe_crash, refuted
 from kvproof.spec.report import film as films
 from kvproof.spec.report import lines
 from kvproof.spec.report.film import Film
@@ -64,24 +65,30 @@ def look(example: Counterexample) -> Standing:
         film: Film | None = films.shoot(example)
     except films.NoWorld:
         film = None
-    except CounterexampleError as error:
-        return Standing(
-            _if_model(example, broken=False), (f"It cannot be run here: {error}.",), None, error=CannotRun(str(error))
-        )
+    except Exception as error:
+        why = _words(error)
+        return Standing(_if_model(example, broken=False), (f"It cannot be run here: {why}.",), None, error=CannotRun(why))
     differences = () if film is None else tuple(_differences(example, film))
     if _if_model(example, broken=True) is None:
         consequence = ("So the worlds of the model on this page are not those that were compared.",) if differences else ()
         return Standing(None, (*differences, *consequence), film, differences=differences)
     try:
         violation = check.replay(example).violation
-    except CounterexampleError as error:
-        return Standing(False, (f"It cannot be judged here: {error}.", *differences), film, error=error)
+    except Exception as error:
+        why = _words(error)
+        notes = (f"It cannot be judged here: {why}.", *differences)
+        return Standing(False, notes, film, error=CounterexampleError(why))
     if violation is not None:
         return Standing(
             True, (*_elsewhere(example, violation), *differences), film, violation=violation, differences=differences
         )
     others = () if film is None else tuple(_others(example, film))
     return Standing(False, (_holds(example), *differences, *others), film, differences=differences)
+
+
+def _words(error: Exception) -> str:
+    """Return why a counterexample cannot be run or judged. A file may hold numbers that no law reckons with."""
+    return str(error) if isinstance(error, UserError) else f"it is beyond what can be judged ({describe_crash(error)})"
 
 
 def _if_model(example: Counterexample, *, broken: bool) -> bool | None:
@@ -131,10 +138,12 @@ def _others(example: Counterexample, film: Film) -> Iterator[str]:
     fault = examples.fault_of_model(example)
     with faults.planted(faults.by_id(fault)) if fault else nullcontext():
         found = refuted(judge.configuration(film.config))
-        for at, moment in enumerate(film.moments):
-            if found:
-                break
-            found += refuted(judge.moment(moment, at))
+        # Another law may not reckon with numbers of a file that its own law never looks at.
+        with suppress(ArithmeticError, ValueError, LookupError, TypeError, MemoryError):
+            for at, moment in enumerate(film.moments):
+                if found:
+                    break
+                found += refuted(judge.moment(moment, at))
     if found:
         yield f"What breaks instead is {_named(found)}."
 

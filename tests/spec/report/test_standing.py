@@ -96,6 +96,14 @@ def test_what_cannot_be_judged_is_not_seen(changes):
     assert seen.error is not None
 
 
+@pytest.mark.parametrize("law", ["PC-8", "LV-8"])
+def test_numbers_that_no_law_reckons_with_are_no_crash(law):
+    actions = tuple(evolve(one, new_tokens=1 << 70) if isinstance(one, act.Allocate) else one for one in gone().actions)
+    seen = standing.look(evolve(gone(), law=law, actions=actions))
+    assert seen.gone
+    assert seen.notes
+
+
 def test_of_an_implementation_the_model_alone_can_tell_nothing():
     adapter = counterexample.Implementation("mine", tuple(counterexample.Shown(None) for _ in found("M-LRU-1").actions))
     example = evolve(gone(), implementation=adapter)
