@@ -19,7 +19,7 @@ from kvproof.core.errors import ConfigError
 from kvproof.gpu import counterexamples, differential, faults, outputs, sources
 from kvproof.gpu.sources import Ran
 from kvproof.spec import counterexample as examples
-from kvproof.spec import near, output
+from kvproof.spec import distribution, near, output
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.engines import scopes
 from kvproof.spec.exits import ExitCode, UserError
@@ -346,6 +346,7 @@ def as_dict(result: Result) -> dict[str, Any]:
         "verdict": VERDICTS[result.verdict],
         "device": result.options.device,
         "torch": torch.__version__,
+        "kvproof": distribution.version(),
         "seed": result.options.seed,
         "quick": result.options.quick,
         "rows": [

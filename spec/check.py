@@ -496,7 +496,7 @@ def _refused_configuration(job: Job, scope: Scope, law: str, error: ConfigError)
     if law != "HB-1":
         return None
     config = scope.config()
-    violation = Violation(law, -1, Evidence.of(f"a legal configuration is refused: {error}"))
+    violation = Violation(law, -1, _legal_refused(error))
     return examples.build(
         config,
         (),
@@ -538,5 +538,22 @@ def replay(example: Counterexample) -> examples.Replayed:
         fault = faults.by_id(example.fault)
     except faults.FaultError as error:
         raise examples.CounterexampleError(str(error)) from error
+    legal = _refused(example) is None
     with faults.planted(fault):
+        refused = _refused(example)
+        if legal and refused is not None and example.law == "HB-1":
+            return examples.Replayed(Violation("HB-1", -1, _legal_refused(refused)), ())
         return examples.replay(example, all_laws.ALL)
+
+
+def _refused(example: Counterexample) -> ConfigError | None:
+    """Return why the configuration of a counterexample is refused now, None if it is legal."""
+    try:
+        example.settings.config(example.profile)
+    except ConfigError as error:
+        return error
+    return None
+
+
+def _legal_refused(error: ConfigError) -> Evidence:
+    return Evidence.of(f"a legal configuration is refused: {error}")

@@ -486,7 +486,7 @@ def _only(source: str, where: str, value: dict[str, Any], names: set[str]) -> No
         raise CounterexampleError(f"{source}: {where + ': ' if where else ''}unknown field {unknown[0]!r}")
 
 
-def _not_too_large(settings: Settings) -> None:
+def check_sizes(settings: Settings) -> None:
     """Refuse sizes that would take all memory to run; the matrix of the checks stays far below."""
     sizes = {name: getattr(settings, name) for name in _SETTINGS if name not in ("groups", "connectors", "offload")}
     if settings.offload is not None:
@@ -508,7 +508,7 @@ def replay(example: Counterexample, laws: Sequence[Law]) -> Replayed:
     chosen = [law for law in laws if law.id == example.law]
     if not chosen and example.law not in rules.SENTENCES:
         raise CounterexampleError(f"no law {example.law!r} in this kvproof ({distribution.version()})")
-    _not_too_large(example.settings)
+    check_sizes(example.settings)
     try:
         config = example.settings.config(example.profile)
     except ConfigError as error:

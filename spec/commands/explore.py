@@ -315,7 +315,12 @@ def said_of(result: Result) -> str:
     if verdict is ExitCode.HOLDS and asked.every_fault:
         return "holds: every fault is found as pinned"
     if verdict is ExitCode.HOLDS:
-        return f"holds on {asked.runs} random runs of each scope" if asked.runs else "holds within the bounds"
+        if asked.runs:
+            return f"holds on {asked.runs} random runs of each scope"
+        if all(done.certificate.end == "complete" for done in result.done):
+            return "holds within the bounds"
+        depth = "the depth of each scope" if asked.depth is None else f"{asked.depth} actions"
+        return f"holds in every behaviour of at most {depth}"
     return verdict.name.lower()
 
 

@@ -74,8 +74,14 @@ def as_text(fault: Fault) -> str:
             f"shortest one in a scope of the explorer: {_said(kill)}",
             f"scenario: docs/semantics.md, section 6, row {fault.id}",
             f"`kvproof check --fault {fault.id}` plants it and shows its counterexample.",
+            *([] if kill is None else [f"`{shortest(fault, kill)}` plants it and shows the shortest one."]),
         ]
     )
+
+
+def shortest(fault: Fault, kill: Kill) -> str:
+    """Return the command that finds the shortest counterexample that is pinned."""
+    return f"kvproof explore --fault {fault.id} --scope {kill.scope} --law {kill.law}"
 
 
 def _said(kill: Kill | None) -> str:
@@ -93,7 +99,14 @@ def as_dict(fault: Fault) -> dict[str, object]:
         "replaces": lines.replaced(fault),
         "scopes": list(fault.scopes),
         "actions": LENGTHS.get(fault.id),
-        "explorer": None if kill is None else {"scope": kill.scope, "law": kill.law, "actions": kill.length},
+        "explorer": None
+        if kill is None
+        else {
+            "scope": kill.scope,
+            "law": kill.law,
+            "actions": kill.length,
+            "command": shortest(fault, kill),
+        },
     }
 
 

@@ -3,67 +3,141 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import click
 
-from kvproof.spec import check, counterexample, output
+from kvproof.spec import counterexample, output
 from kvproof.spec.commands.check import wide_console
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.exits import ExitCode, UserError
-from kvproof.spec.report import files, lines, runs, terminal
-from kvproof.spec.report.forms import FORMS
+from kvproof.spec.report import files, forms, lines, runs, standing, terminal
 from kvproof.spec.report.runs import Run
+from kvproof.spec.report.standing import Standing
+
+FORM_OPTIONS = {
+    "html": "One HTML file: a picture over time, a step player, the lives of blocks.",
+    "markdown": "A page for the description of a change.",
+    "reviewer": "Everything a reviewer asks, as Markdown.",
+    "svg": "The blocks in question over time, as a picture.",
+    "as-test": "A pytest file that fails as long as the law breaks.",
+}
+NAMED = "--html, --markdown, --reviewer, --svg or --as-test"
 
 
-def _form(name: str, what: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    return click.option(f"--{name}", "form", flag_value=name, help=what)
+def _form_options(command: Callable[..., object]) -> Callable[..., object]:
+    """Add an option for each form; their arguments are collected by ``_forms``."""
+    for name, what in reversed(FORM_OPTIONS.items()):
+        command = click.option(f"--{name}", name.replace("-", "_"), is_flag=True, help=what)(command)
+    return command
+
+
+def _forms(asked: Mapping[str, bool]) -> list[str]:
+    """Return the forms that were asked for, in their order."""
+    return [name for name in FORM_OPTIONS if asked[name.replace("-", "_")]]
 
 
 @click.command("report", short_help="Show a counterexample, or run it again.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--replay", is_flag=True, help="Run it again: exit 2 if the law breaks again, 3 if it does not.")
-@_form("html", "One HTML file: a picture over time, a step player, the lives of blocks.")
-@_form("markdown", "A page for the description of a change.")
-@_form("reviewer", "Everything a reviewer asks, as Markdown.")
-@_form("svg", "The blocks in question over time, as a picture.")
-@_form("as-test", "A pytest file that fails as long as the law breaks.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write the form to FILE instead of printing it.")
+@_form_options
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the form to FILE instead of printing it; FILE is a folder for several forms.",
+)
 @click.option(
     "--against",
     type=click.Path(path_type=Path),
     metavar="OLD",
     help="Compare the run in FILE with the one in OLD: exit 3 if worse.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
-def command(file: Path, replay: bool, form: str | None, out: Path | None, against: Path | None, as_json: bool) -> ExitCode:
+@click.option("--json", "as_json", is_flag=True, help="Print what came of --replay or --against as JSON.")
+def command(file: Path, replay: bool, out: Path | None, against: Path | None, as_json: bool, **asked: bool) -> ExitCode:
     """Show the counterexample in FILE, a JSON file that `--report DIR` of `kvproof check` or `kvproof explore` wrote.
+
+    Every form begins by saying so if its law does not break again with this kvproof; then the exit status is 3, too.
 
     With --against, FILE and OLD are two runs: folders that --report or --out wrote, or their summaries.
     """
-    if out is not None and form is None:
-        raise UserError("--out FILE takes a form: add --html, --markdown, --reviewer, --svg or --as-test")
-    if out is not None and out.resolve() == file.resolve():
-        raise UserError(f"--out {out}: is the counterexample itself, which would be gone: name another file")
+    chosen = _forms(asked)
+    _check_out(file, out, chosen)
     if against is not None:
-        if replay or form is not None:
+        if replay or chosen:
             raise UserError("--against OLD compares two runs: leave the forms and --replay out")
         return _compared(runs.read(against), runs.read(file), as_json)
-    if as_json:
-        raise UserError("--json goes with --against OLD; a counterexample file is JSON itself")
+    if as_json and (chosen or not replay):
+        raise UserError("--json goes with --replay alone or with --against OLD; a counterexample file is JSON itself")
     if file.is_dir():
         page = f"open {file / files.INDEX}, " if (file / files.INDEX).is_file() else ""
         raise UserError(f"{file}: is a folder: {page}name a counterexample in it, or add --against OLD")
     example = counterexample.read(file)
     if replay and example.engine == counterexample.TENSORS:
         raise UserError(f"{file}: was found on tensors, which the model alone cannot run: use kvproof gpu --replay {file}")
-    console = wide_console()
-    if form is not None:
-        _give(FORMS[form](example, str(file)), out)
-    elif not replay:
-        terminal.show(console, example, str(file))
-    return _replayed(example, file, quiet=form is not None) if replay else ExitCode.HOLDS
+    seen = standing.look(example)
+    if replay and seen.error is not None:
+        raise seen.error
+    _give(example, file, chosen, out, seen)
+    if replay:
+        return _replayed(example, file, seen, quiet=bool(chosen), as_json=as_json)
+    if not chosen:
+        terminal.show(wide_console(), example, str(file), seen)
+    elif seen.notes:
+        # Not into the page, which somebody may be writing to a file.
+        click.echo(" ".join(seen.notes), err=True)
+    return ExitCode.UNDETERMINED if seen.gone else ExitCode.HOLDS
+
+
+def _check_out(file: Path, out: Path | None, chosen: Sequence[str]) -> None:
+    """Refuse an ``--out`` that goes with no form, is the counterexample itself, or cannot take several forms."""
+    if out is None:
+        if len(chosen) > 1:
+            names = " and ".join(f"--{name}" for name in chosen)
+            raise UserError(f"{names} are {len(chosen)} pages: name a folder for them by --out DIR, or ask for one at a time")
+        return
+    if not chosen:
+        raise UserError(f"--out FILE takes a form: add {NAMED}")
+    if out.resolve() == file.resolve():
+        raise UserError(f"--out {out}: is the counterexample itself, which would be gone: name another file")
+    if len(chosen) > 1 and out.exists() and not out.is_dir():
+        raise UserError(f"--out {out}: is a file, and {len(chosen)} forms are asked for: name a folder")
+
+
+def _give(example: Counterexample, file: Path, chosen: Sequence[str], out: Path | None, seen: Standing) -> None:
+    """Print a form, or write it, or several of them into a folder; each one that is written is named."""
+    texts = {name: forms.render(name, example, str(file), seen) for name in chosen}
+    if out is None:
+        click.echo("".join(texts.values()), nl=False)
+        return
+    folder = output.make_folder(out) if len(chosen) > 1 or out.is_dir() else None
+    for name, text in texts.items():
+        target = out if folder is None else folder / forms.beside(name, example, file).name
+        output.write_atomically(target, text)
+        click.echo(str(target))
+
+
+def _replayed(example: Counterexample, file: Path, seen: Standing, *, quiet: bool, as_json: bool) -> ExitCode:
+    """Say what came of running a counterexample again; ``quiet``: a form of it was given, so that it is not shown."""
+    code = ExitCode.UNDETERMINED if seen.violation is None else ExitCode.REFUTED
+    if as_json:
+        at = None if seen.violation is None else seen.violation.position
+        said = {"law": example.law, "breaks_again": seen.violation is not None, "position": at, "notes": list(seen.notes)}
+        click.echo(json.dumps(said, indent=1))
+        return code
+    for note in seen.notes:
+        click.echo(note, err=quiet)
+    if seen.violation is None:
+        who = ""
+        if example.implementation is not None:
+            who = f" of the model; {example.implementation.adapter} broke it, and only its adapter can show that"
+        click.echo(f"{example.law} holds on these {len(example.actions)} actions{who}: not reproduced", err=quiet)
+        return code
+    click.echo(f"{example.law} breaks again, {lines.where(seen.violation)}", err=quiet)
+    if not quiet:
+        terminal.show(wide_console(), example, str(file))
+    return code
 
 
 def _compared(before: Run, now: Run, as_json: bool) -> ExitCode:
@@ -81,29 +155,3 @@ def _compared(before: Run, now: Run, as_json: bool) -> ExitCode:
     counted = f"{len(changed)} {'difference' if len(changed) == 1 else 'differences'}, {len(worse)} for the worse"
     click.echo(counted if changed else "no difference")
     return ExitCode.UNDETERMINED if worse else ExitCode.HOLDS
-
-
-def _give(text: str, out: Path | None) -> None:
-    if out is None:
-        click.echo(text, nl=False)
-        return
-    output.write_atomically(out, text)
-    click.echo(str(out))
-
-
-def _replayed(example: Counterexample, file: Path, *, quiet: bool) -> ExitCode:
-    """Run a counterexample again and say what came of it; ``quiet``: a form of it was given, so that it is not shown."""
-    replayed = check.replay(example)
-    for difference in replayed.differences:
-        click.echo(difference, err=quiet)
-    if replayed.violation is None:
-        who = ""
-        if example.implementation is not None:
-            who = f" of the model; {example.implementation.adapter} broke it, and only its adapter can show that"
-        click.echo(f"{example.law} holds on these {len(example.actions)} actions{who}: not reproduced", err=quiet)
-        return ExitCode.UNDETERMINED
-    # Not into the page, which somebody may be writing to a file.
-    click.echo(f"{example.law} breaks again, {lines.where(replayed.violation)}", err=quiet)
-    if not quiet:
-        terminal.show(wide_console(), example, str(file))
-    return ExitCode.REFUTED

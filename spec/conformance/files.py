@@ -1,4 +1,4 @@
-"""The files of a report on an adapter: the report as JSON and text, each counterexample as JSON and Markdown."""
+"""The files of a report on an adapter: the report as JSON, text and page, each counterexample as JSON and in its forms."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 import re
 from pathlib import Path
 
-from kvproof.spec import counterexample, output
+from kvproof.spec import output
 from kvproof.spec.conformance.reports import Report
-from kvproof.spec.report import markdown
+from kvproof.spec.report import files
 
 
 def stem(adapter: str) -> str:
@@ -17,15 +17,22 @@ def stem(adapter: str) -> str:
 
 
 def write(report: Report, folder: str | Path, name: str = "") -> list[Path]:
-    """Write a report into a folder, which is made, under a name (the adapter's). Raises OutputError."""
+    """Write a report into a folder, which is made, under a name (the adapter's). Raises OutputError.
+
+    ``NAME.html`` is its page, and ``index.html`` the same, or a list if there are reports on other adapters in the folder.
+    """
     target = output.make_folder(folder)
     name = name or stem(report.adapter)
+    document = report.as_dict()
     written = [target / f"{name}.txt", target / f"{name}.json"]
     output.write_atomically(written[0], report.text() + "\n")
-    output.write_atomically(written[1], json.dumps(report.as_dict(), indent=1) + "\n")
+    output.write_atomically(written[1], json.dumps(document, indent=1) + "\n")
+    of_law: dict[str, Path] = {}
     for example in report.counterexamples:
-        file = target / f"{name}-{example.law}.json"
-        output.write_atomically(file, counterexample.dumps(example))
-        output.write_atomically(file.with_suffix(".md"), markdown.render(example, str(file)))
-        written += [file, file.with_suffix(".md")]
-    return written
+        of_law[example.law] = target / f"{name}-{example.law}.json"
+        written += files.write_one(example, of_law[example.law])
+    # The page lists counterexamples in the order of the laws, as the document does.
+    listed = [of_law[law.law] for law in report.laws if law.law in of_law]
+    files.write_index(document, listed, target, f"{name}.html")
+    files.write_index_of_adapters(document, listed, target)
+    return [target / files.INDEX, target / f"{name}.html", *written]

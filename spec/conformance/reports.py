@@ -9,6 +9,7 @@ from typing import Any
 
 from attrs import field, frozen
 
+from kvproof.spec import distribution
 from kvproof.spec import laws as all_laws
 from kvproof.spec.conformance import settings
 from kvproof.spec.conformance.oracle import Verdict
@@ -169,6 +170,7 @@ class Report:
         """Return everything as JSON knows it; counterexamples are in the form of their files."""
         return {
             "adapter": self.adapter,
+            "kvproof": distribution.version(),
             "seed": self.seed,
             "shows": list(self.shows),
             "laws": [

@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Iterator
 
 from attrs import evolve
 
+from kvproof.core.config import SOUND
 from kvproof.spec import counterexample as examples
+from kvproof.spec import faults
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.report import lines
+from kvproof.spec.report.standing import Standing, look
+
+WIDTH = 110
 
 MODEL = '''"""{law}: {message}.
 
 {sentence}
+
+{about}
 """
 
 from kvproof.spec import counterexample, laws
@@ -36,7 +44,7 @@ IMPLEMENTATION = '''"""{law}: {message}.
 
 {sentence}
 
-Found on {adapter}. `adapter` below must return that implementation's adapter (docs/adapters.md).
+{about}
 """
 
 from kvproof.spec.conformance import check_all_laws
@@ -53,18 +61,77 @@ def test_{name}():
 '''
 
 
-def render(example: Counterexample) -> str:
-    """Return the text of the file. A planted fault is left out: the test is about the code as it stands."""
+def render(example: Counterexample, standing: Standing | None = None) -> str:
+    """Return the text of the file. A planted fault is left out, and it says so: the test is about the code as it stands."""
+    standing = standing or look(example)
     values = {
         "law": example.law,
-        "message": example.message,
-        "sentence": textwrap.fill(example.sentence, 110),
+        "message": _quoted(example.message),
+        "sentence": textwrap.fill(_quoted(example.sentence), WIDTH),
         "name": name_of(example),
+        "about": "\n\n".join(_filled(text) for text in _about(example, standing)),
     }
     if example.implementation is not None:
         call = lines.reproduce(example).replace("check_all_laws(adapter,", "check_all_laws(adapter(),")
-        return IMPLEMENTATION.format(adapter=example.implementation.adapter, call=call, **values)
-    return MODEL.format(json=examples.dumps(evolve(example, fault="")), **values)
+        return IMPLEMENTATION.format(call=call, **values)
+    return MODEL.format(json=examples.dumps(without_fault(example)), **values)
+
+
+def without_fault(example: Counterexample) -> Counterexample:
+    """Return the counterexample as it is to be run without its planted fault: a profile field has its sound value again."""
+    field = _field(example)
+    profile = example.profile if field is None else evolve(example.profile, **{field: getattr(SOUND, field)})
+    return evolve(example, fault="", profile=profile)
+
+
+def _field(example: Counterexample) -> str | None:
+    """Return the profile field that the planted fault is, None if it replaces functions, or there is none."""
+    fault = examples.fault_of_model(example)
+    try:
+        planted = faults.by_id(fault).profile if fault else None
+    except faults.FaultError:
+        return None
+    return None if planted is None else planted[0]
+
+
+def _about(example: Counterexample, standing: Standing) -> Iterator[str]:
+    """Yield what a reader of the file has to know, a paragraph each."""
+    if example.implementation is not None:
+        yield (
+            f"Found on {example.implementation.adapter}. `adapter` below must return that implementation's adapter "
+            "(docs/adapters.md)."
+        )
+        return
+    if standing.notes:
+        yield f"{'Not seen here.' if standing.gone else 'Not as the file says.'} {' '.join(standing.notes)}"
+    if not example.fault:
+        yield "It fails as long as the model breaks the law by these actions, and passes once it does not."
+        return
+    yield f"It was found with a fault planted, which is taken out here: {lines.fault_text(example.fault)}."
+    if example.engine == examples.TENSORS:
+        yield "The fault is one of the tensors, which this test does not run: it passes as long as the model keeps the law."
+        return
+    passes = look(without_fault(example)).violation is None
+    yield "Without the fault it passes." if passes else "Without the fault it fails, too: the code as it stands breaks the law."
+    field = _field(example)
+    if field is None:
+        yield "It fails where the code goes wrong as the fault does. To see that, replay the example with the fault planted:"
+        yield f"    with faults.planted(faults.by_id('{example.fault}')):  # from kvproof.spec import faults"
+        return
+    yield (
+        f"It fails where the code goes wrong as the fault does. To see that, set {field} of the profile in EXAMPLE, which has "
+        f"its sound value {getattr(SOUND, field)!r} there, to {getattr(example.profile, field)!r}."
+    )
+
+
+def _filled(text: str) -> str:
+    """Return a paragraph for a docstring; lines of code, which are indented, stay as they are."""
+    return text if text.startswith(" ") else textwrap.fill(_quoted(text), WIDTH, break_on_hyphens=False)
+
+
+def _quoted(text: str) -> str:
+    """Return text that may stand in a docstring: nothing in it ends the string or escapes anything."""
+    return text.replace("\\", "/").replace('"', "'")
 
 
 def name_of(example: Counterexample) -> str:

@@ -12,12 +12,12 @@ from typing import Any
 from kvproof.spec import counterexample as examples
 from kvproof.spec import output
 from kvproof.spec.counterexample import Counterexample
+from kvproof.spec.report import forms, standing
 from kvproof.spec.report.film import NoWorld
-from kvproof.spec.report.forms import FORMS
 
 INDEX = "index.html"
 """The page of the whole run."""
-WRITTEN: dict[str, str] = {".md": "markdown", ".html": "html", ".svg": "svg", ".reviewer.md": "reviewer"}
+WRITTEN: dict[str, str] = {suffix: form for form, suffix in forms.SUFFIXES.items()}
 """The forms beside the JSON file of a counterexample, by suffix. Where there is no world to show, some are left out."""
 
 
@@ -37,10 +37,7 @@ def write(found: Sequence[Counterexample], document: Mapping[str, Any], folder: 
     written = []
     for number, example in enumerate(found, 1):
         file = target / f"{stem(example, number)}.json"
-        output.write_atomically(file, examples.dumps(example))
-        for suffix, form in WRITTEN.items():
-            with suppress(NoWorld):
-                output.write_atomically(file.with_suffix(suffix), FORMS[form](example, str(file)))
+        write_one(example, file)
         written.append(file)
     names = [file.name for file in written]
     for name in _earlier(target / summary):
@@ -52,11 +49,34 @@ def write(found: Sequence[Counterexample], document: Mapping[str, Any], folder: 
     return written
 
 
-def write_index(document: Mapping[str, Any], written: Sequence[Path], folder: Path) -> None:
+def write_one(example: Counterexample, file: Path) -> list[Path]:
+    """Write a counterexample as JSON and in the forms of ``WRITTEN`` beside it, all of them from one look; return the files.
+
+    Raises OutputError. The pages call the JSON file by its name alone: they lie beside it wherever the folder goes.
+    """
+    output.write_atomically(file, examples.dumps(example))
+    written, seen = [file], standing.look(example)
+    for suffix, form in WRITTEN.items():
+        with suppress(NoWorld):
+            output.write_atomically(file.with_suffix(suffix), forms.render(form, example, file.name, seen))
+            written.append(file.with_suffix(suffix))
+    return written
+
+
+def write_index(document: Mapping[str, Any], written: Sequence[Path], folder: Path, name: str = INDEX) -> None:
     """Write the page of a whole run; ``written`` are the JSON files of its counterexamples. Raises OutputError."""
     from kvproof.spec.report import index  # jinja2 takes longer to load than most commands need
 
-    output.write_atomically(folder / INDEX, index.render(document, written))
+    output.write_atomically(folder / name, index.render(document, written))
+
+
+def write_index_of_adapters(document: Mapping[str, Any], written: Sequence[Path], folder: Path) -> None:
+    """Write the page of a folder of reports on adapters: that of the report, or a list if it is not the only one."""
+    from kvproof.spec.report import index, runs
+
+    reports = runs.of_adapters(folder)
+    text = index.of_adapters(reports) if len(reports) > 1 else index.render(document, written)
+    output.write_atomically(folder / INDEX, text)
 
 
 def _earlier(summary: Path) -> list[str]:

@@ -1,47 +1,67 @@
-"""The forms of a counterexample by name, each made of it and of the file where its JSON form lies."""
+"""The forms of a counterexample by name, each made of it, of the file where its JSON form lies, and of how it stands here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from kvproof.spec.counterexample import Counterexample
+from kvproof.spec.report.standing import Standing, look
 
 
-def _html(example: Counterexample, file: str | None) -> str:
+def _html(example: Counterexample, file: str | None, standing: Standing) -> str:
     from kvproof.spec.report import page  # jinja2 takes longer to load than most commands need
 
-    return page.render(example, file)
+    return page.render(example, file, standing)
 
 
-def _markdown(example: Counterexample, file: str | None) -> str:
+def _markdown(example: Counterexample, file: str | None, standing: Standing) -> str:
     from kvproof.spec.report import markdown
 
-    return markdown.render(example, file)
+    return markdown.render(example, standing)
 
 
-def _reviewer(example: Counterexample, file: str | None) -> str:
+def _reviewer(example: Counterexample, file: str | None, standing: Standing) -> str:
     from kvproof.spec.report import reviewer
 
-    return reviewer.render(example, file)
+    return reviewer.render(example, file, standing)
 
 
-def _svg(example: Counterexample, file: str | None) -> str:
+def _svg(example: Counterexample, file: str | None, standing: Standing) -> str:
     from kvproof.spec.report import picture
 
-    return picture.render(example)
+    return picture.render(example, standing)
 
 
-def _test(example: Counterexample, file: str | None) -> str:
+def _test(example: Counterexample, file: str | None, standing: Standing) -> str:
     from kvproof.spec.report import as_test
 
-    return as_test.render(example)
+    return as_test.render(example, standing)
 
 
-FORMS: dict[str, Callable[[Counterexample, str | None], str]] = {
+FORMS: dict[str, Callable[[Counterexample, str | None, Standing], str]] = {
     "html": _html,
     "markdown": _markdown,
     "reviewer": _reviewer,
     "svg": _svg,
     "as-test": _test,
 }
-"""Raise CounterexampleError for what cannot be run again, FilmError where there is no world to show."""
+SUFFIXES = {"html": ".html", "markdown": ".md", "reviewer": ".reviewer.md", "svg": ".svg"}
+"""How the file of a form ends beside the JSON form."""
+
+
+def beside(form: str, example: Counterexample, file: Path) -> Path:
+    """Return the file of a form beside the JSON form; that of a test is named as pytest finds it."""
+    if form in SUFFIXES:
+        return file.with_suffix(SUFFIXES[form])
+    from kvproof.spec.report import as_test
+
+    return file.with_name(f"test_{as_test.name_of(example)}.py")
+
+
+def render(form: str, example: Counterexample, file: str | None = None, standing: Standing | None = None) -> str:
+    """Return a counterexample in a form. ``standing`` is how it stands, looked up if it is not given.
+
+    Raises CounterexampleError for what cannot be run again, NoWorld where there is no world to show.
+    """
+    return FORMS[form](example, file, standing or look(example))

@@ -38,8 +38,42 @@ def render(document: Mapping[str, Any], files: Sequence[Path], stamp: str = "") 
         rows=rows(run),
         links=[_links(file) for file in files],
         stamp=stamp,
-        style=Markup(templating.source("style.css")),
+        counted=runs.counted,
+        counts=_counts(run),
+        style=Markup(templating.source("style.css") + templating.source("index.css")),
     )
+
+
+def of_adapters(reports: Sequence[Path]) -> str:
+    """Return the page of a folder with reports on several adapters; each has a page of its own beside its JSON file."""
+    read = [(file.with_suffix(".html").name, runs.read(file)) for file in reports]
+    return templating.render(
+        "adapters.html.j2",
+        reports=[(page, run, _counts(run)) for page, run in read],
+        counted=runs.counted,
+        style=Markup(templating.source("style.css") + templating.source("index.css")),
+    )
+
+
+def _counts(run: Run) -> str:
+    """Return how much of everything there is in the run, in a line."""
+    reached = 0 if run.situations is None else run.situations[0]
+    said = [
+        runs.counted(number, *names)
+        for number, names in (
+            (len(run.found), ("counterexample",)),
+            (0 if run.planted else len(run.faults), ("planted fault",)),
+            (len(run.scopes), (run.unit,)),
+            (len(run.releases), ("release",)),
+            (run.recordings, ("recording",)),
+            (reached, ("situation reached", "situations reached")),
+        )
+        if number
+    ]
+    if run.laws:
+        judged = sum(1 for row in run.laws.values() if row.judged)
+        said.insert(bool(run.found), f"{judged:,} of {runs.counted(len(run.laws), 'law')} judged")
+    return ", ".join([*said, *([f"kvproof {run.kvproof}"] if run.kvproof else [])])
 
 
 def rows(run: Run) -> list[Row]:

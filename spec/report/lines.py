@@ -28,11 +28,15 @@ FOLDED = (act.Drain, act.BuildMetadata, act.Dispatch, act.Execute)
 
 @frozen(slots=True)
 class Line:
-    """One line of the story: the numbers of its actions, what was done, what the model answered."""
+    """One line of the story: the numbers of its actions, what was done, what was answered by who broke the law.
+
+    ``model`` is what the model answers to the same actions, where that was an implementation.
+    """
 
     number: str
     action: str
     answer: str
+    model: str = ""
 
 
 def action_text(action: Action) -> str:
@@ -113,21 +117,32 @@ def evidence(example: Counterexample) -> list[str]:
 
 def story(example: Counterexample) -> list[Line]:
     """Return the actions with their answers: the closing of a step folded into one line, a long middle left out."""
-    lines = list(_folded(example))
+    return [line for line, _ in told(example)]
+
+
+def told(example: Counterexample) -> list[tuple[Line, bool]]:
+    """Return the lines of the story, each with whether the law breaks there: that one is never left out."""
+    lines = [(line, example.position in actions) for line, actions in whole(example)]
     if len(lines) <= MAX_LINES:
         return lines
-    left_out = len(lines) - MAX_LINES + 1
-    note = Line("...", f"{left_out} lines left out; the JSON form has every action", "")
-    return [*lines[:HEAD], note, *lines[HEAD + left_out :]]
+    broken = next((at for at, (_, breaks) in enumerate(lines) if breaks), len(lines) - 1)
+    # The lines behind the head end with the one that breaks the law, if it lies further ahead than the last ones reach.
+    last = len(lines) if broken >= len(lines) - MAX_LINES + HEAD + 1 or broken < HEAD else broken + 1
+    rest = MAX_LINES - HEAD - 1 - (last < len(lines))
+    first = max(HEAD, last - rest)
+    kept = [*lines[:HEAD], *([_left_out(first - HEAD)] if first > HEAD else []), *lines[first:last]]
+    return [*kept, _left_out(len(lines) - last)] if last < len(lines) else kept
 
 
-def _folded(example: Counterexample) -> Iterator[Line]:
-    return (line for line, _ in whole(example))
+def _left_out(count: int) -> tuple[Line, bool]:
+    lines = "1 line" if count == 1 else f"{count} lines"
+    return Line("...", f"{lines} left out; the JSON form has every action", ""), False
 
 
 def whole(example: Counterexample) -> Iterator[tuple[Line, range]]:
     """Yield every line with the actions that it tells, none for a remark: the closing of a step is one line."""
     pairs = list(zip(example.actions, answers(example), strict=True))
+    model = ["" if example.implementation is None else answer_text(outcome) for outcome in example.outcomes]
     at, cycle = 0, cycle_of(example)
     while at < len(pairs):
         if at == cycle:
@@ -140,14 +155,15 @@ def whole(example: Counterexample) -> Iterator[tuple[Line, range]]:
                 break
         if stop - at < 2:
             action, answer = pairs[at]
-            yield Line(str(at), action_text(action), answer), range(at, at + 1)
+            yield Line(str(at), action_text(action), answer, model[at]), range(at, at + 1)
             at += 1
             continue
         names = [getattr(action, "part", type(action).__name__) for action, _ in pairs[at:stop]]
         said = [(name, answer) for name, (_, answer) in zip(names, pairs[at:stop], strict=True) if answer]
         # Of an implementation it matters which action it was: of the model the fields of the answer tell.
-        told = [answer if example.implementation is None else f"{name}: {answer}" for name, answer in said]
-        yield Line(f"{at}-{stop - 1}", ", ".join(names), "; ".join(told)), range(at, stop)
+        words = [answer if example.implementation is None else f"{name}: {answer}" for name, answer in said]
+        of_model = [f"{name}: {answer}" for name, answer in zip(names, model[at:stop], strict=True) if answer]
+        yield Line(f"{at}-{stop - 1}", ", ".join(names), "; ".join(words), "; ".join(of_model)), range(at, stop)
         at = stop
 
 

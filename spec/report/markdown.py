@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from kvproof.spec import counterexample as examples
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.report import legend, lines
+from kvproof.spec.report.standing import Standing, look
 
 MAX_LINES = 60
+BREAKS = " **✗ the law breaks here**"
+"""Stands behind the action that breaks the law."""
 
 
-def render(example: Counterexample, file: str | None = None) -> str:
-    """Return the page; its last line is the command that reproduces it. ``file`` is where the JSON form lies."""
-    out = [f"# {example.law} does not hold", "", f"> {example.sentence}", ""]
+def render(example: Counterexample, standing: Standing | None = None) -> str:
+    """Return the page; its last line is the command that finds it again, which needs no file of this machine."""
+    standing = standing or look(example)
+    out = [f"# {standing.head(example)}", "", *notes(standing), f"> {example.sentence}", ""]
     out.append(f"{text(example.message)}, at {text(lines.place(example))}.")
     if example.values:
         said = legend.values(example)
@@ -22,13 +29,39 @@ def render(example: Counterexample, file: str | None = None) -> str:
     if example.fault:
         out += ["", f"Planted fault: {text(lines.fault_text(example.fault))}."]
     if example.actions:
-        out += ["", "| | action | answer |", "|---|---|---|"]
-        out += [f"| {line.number} | `{code(line.action)}` | {text(line.answer)} |" for line in lines.story(example)]
+        out += ["", *steps(example, lines.told(example))]
     out += [f"\n{legend.HOW[0].upper()}{legend.HOW[1:]}."] if any(legend.changes(example)) else []
     out += ["", "<details><summary>Configuration</summary>", "", *configuration(example), "", "</details>"]
     out += ["", f"{lines.origin(example)[0].upper()}{lines.origin(example)[1:]}. To see it again:", ""]
-    out.append(f"    {lines.reproduce(example, file)}")
+    out.append(f"    {again(example)}")
     return "\n".join(out) + "\n"
+
+
+def notes(standing: Standing) -> list[str]:
+    """Return what a reader must know before everything else, as a paragraph of its own, with the line behind it."""
+    if not standing.notes:
+        return []
+    return [f"**{'Not seen here.' if standing.gone else 'Not as the file says.'}** {text(' '.join(standing.notes))}", ""]
+
+
+def steps(example: Counterexample, told: Iterable[tuple[lines.Line, bool]]) -> list[str]:
+    """Return the table of the actions, the breaking one marked; what an implementation showed stands apart from the model's."""
+    if example.implementation is None:
+        head = ["| | action | answer |", "|---|---|---|"]
+        return head + [f"{_step(line, broken)} {text(line.answer)} |" for line, broken in told]
+    head = [f"| | action | {text(example.implementation.adapter)} showed | the model answers |", "|---|---|---|---|"]
+    return head + [f"{_step(line, broken)} {text(line.answer)} | {text(line.model)} |" for line, broken in told]
+
+
+def _step(line: lines.Line, broken: bool) -> str:
+    """Return the first two cells of a row."""
+    done = f"`{code(line.action)}`" if line.number and line.number != "..." else text(line.action)
+    return f"| {line.number} | {done}{BREAKS if broken else ''} |"
+
+
+def again(example: Counterexample) -> str:
+    """Return what finds the counterexample again without its file: a command, or a call for that of an implementation."""
+    return examples.command(example) if example.implementation is None else lines.reproduce(example)
 
 
 def configuration(example: Counterexample) -> list[str]:

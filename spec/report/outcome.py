@@ -9,7 +9,7 @@ from typing import Any
 from attrs import frozen
 
 from kvproof.spec import counterexample as examples
-from kvproof.spec import faults
+from kvproof.spec import distribution, faults
 from kvproof.spec.check import Done, Result, expected_of
 from kvproof.spec.engines import rules, witnesses
 from kvproof.spec.exits import ExitCode
@@ -154,6 +154,7 @@ def as_dict(result: Result) -> dict[str, Any]:
     """Return everything for machines; the same seed gives the same value."""
     return {
         "verdict": verdict_of(result.verdict),
+        "kvproof": distribution.version(),
         "seed": result.options.seed,
         "quick": result.options.quick,
         "rows": [

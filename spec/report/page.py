@@ -18,19 +18,19 @@ from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.report import around, candidates, legend, lineage, lines, templating
 from kvproof.spec.report import film as films
 from kvproof.spec.report.film import Block, Film
+from kvproof.spec.report.standing import Standing, look
 
 
-def render(example: Counterexample, file: str | None = None) -> str:
+def render(example: Counterexample, file: str | None = None, standing: Standing | None = None) -> str:
     """Return the page. ``file`` is where the JSON form lies. Raises CounterexampleError for what cannot be run again."""
-    try:
-        film = films.shoot(example)
-    except films.NoWorld:
-        film = None
+    standing = standing or look(example)
+    film = standing.world()
     lives = () if film is None else lineage.lives(example, film)
     broken = None if film is None else film.frames[films.violation_of(example)]
     return templating.render(
         "counterexample.html.j2",
         example=example,
+        standing=standing,
         place=lines.place(example),
         values=legend.values(example),
         meanings=legend.meanings(example),
@@ -61,7 +61,19 @@ def film_data(example: Counterexample, film: Film, lives: tuple[lineage.Life, ..
     """Return what the player needs of a counterexample."""
     mark = f"✗ breaks {example.law}" if example.position >= 0 else f"✗ {example.law} does not hold on this run"
     named = [f"{life.tier[0]}{life.block}" for life in lives]
-    return played(film, example.actions, lines.answers(example), films.violation_of(example), mark, named, wrong=True)
+    answers = [f"{mine} | the model answers: {model}" if model else mine for mine, model in _both(example)]
+    return played(film, example.actions, answers, films.violation_of(example), mark, named, wrong=True)
+
+
+def _both(example: Counterexample) -> list[tuple[str, str]]:
+    """Return what was answered to each action; of an implementation with its name, and what the model answers beside it."""
+    if example.implementation is None:
+        return [(answer, "") for answer in lines.answers(example)]
+    who = example.implementation.adapter
+    model = [lines.answer_text(outcome) or "done" for outcome in example.outcomes]
+    return [
+        (f"{who} showed: {mine or 'nothing new'}", other) for mine, other in zip(lines.answers(example), model, strict=True)
+    ]
 
 
 def played(

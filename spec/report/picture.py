@@ -13,6 +13,7 @@ from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.report import film as films
 from kvproof.spec.report import lineage, lines
 from kvproof.spec.report.film import Block, Film, Frame
+from kvproof.spec.report.standing import Standing, look
 
 ROWS, COLUMNS = 16, 24
 WIDTH, HEIGHT, LEFT, TOP = 40, 24, 64, 58
@@ -31,14 +32,17 @@ STYLE = (
 )
 
 
-def render(example: Counterexample) -> str:
+def render(example: Counterexample, standing: Standing | None = None) -> str:
     """Return the SVG text. Raises CounterexampleError for what cannot be run again; NoWorld if the configuration is refused."""
-    film = films.shoot(example)
+    standing = standing or look(example)
+    film = standing.world()
+    if film is None:
+        raise films.NoWorld("there is no world to show: the configuration is refused")
     lives = lineage.lives(example, film)
     broken = films.violation_of(example)
     rows = _rows(film, lives, broken)
     columns = _columns(film, rows, broken)
-    return _svg(example, film, rows, columns, {(life.tier, life.block) for life in lives}, broken)
+    return _svg(example, film, rows, columns, {(life.tier, life.block) for life in lives}, broken, standing)
 
 
 def _rows(film: Film, lives: Sequence[lineage.Life], broken: int) -> list[tuple[films.Tier, int]]:
@@ -65,15 +69,17 @@ def _svg(
     columns: Sequence[int],
     named: set[tuple[films.Tier, int]],
     broken: int,
+    standing: Standing,
 ) -> str:
     width, height = max(LEFT + WIDTH * len(columns) + 12, NARROWEST), TOP + HEIGHT * len(rows) + 46
-    title = f"{example.law}: {example.message}, at {lines.place(example)}"
+    title = f"{'NOT SEEN HERE. ' if standing.gone else ''}{example.law}: {example.message}, at {lines.place(example)}"
     about = "One row per block, one column per action that changed one of them; the frame marks where the law breaks."
+    about = " ".join((*standing.notes, about))
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" '
         'aria-labelledby="t d">',
         f'<title id="t">{escape(title)}</title>',
-        f'<desc id="d">{about}</desc>',
+        f'<desc id="d">{escape(about)}</desc>',
         f"<style>{STYLE}</style>",
         f'<rect width="{width}" height="{height}" style="stroke:none"/>',
         f'<text x="8" y="18" class="b">{escape(_cut(title, width // 8))}</text>',

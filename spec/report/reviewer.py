@@ -6,6 +6,8 @@ and what a test has to bring about to see it at all.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from kvproof.core.config import SOUND
 from kvproof.spec import counterexample as examples
 from kvproof.spec import faults
@@ -13,10 +15,18 @@ from kvproof.spec import laws as all_laws
 from kvproof.spec.counterexample import EXPLORER, SAMPLER, Counterexample
 from kvproof.spec.engines.witnesses import Tracker
 from kvproof.spec.exploring import liveness
-from kvproof.spec.report import around, fields, legend, lineage, lines, markdown
+from kvproof.spec.report import around, candidates, fields, legend, lineage, lines, markdown, words
 from kvproof.spec.report import film as films
 from kvproof.spec.report.film import Film
+from kvproof.spec.report.standing import Standing, look
 
+ENGINES = {
+    SAMPLER: "a random run of the explorer",
+    "walk": "a random walk",
+    "hypothesis": "a run of Hypothesis",
+    "conformance": "a random walk with the adapter",
+}
+"""How a counterexample came about that is not a shortest one, in words."""
 MOST_EVENTS = 8
 """Events of a block's life that are told, the last ones."""
 
@@ -30,58 +40,95 @@ NOTATION = (
     "N: DCP ranks. I: interleave, tokens in turn on one rank. S: scheduler block, H: hash unit, A: alignment of hits, in "
     "tokens. "
     "`block`: tokens of a block on one rank. E: tokens under one column of a block table. `row`: columns of a worker's row.",
+    "A hit is the longest prefix of a request that lies in the cache; it is joint if every group can resume behind it. A group "
+    "is a set of layers that share block tables. `replicated`: every rank has all of it. `mamba`: a recurrent state, one block "
+    "for a whole prefix. Profile `sound`: nothing is done as some release of vLLM has it wrong.",
 )
 """How to read a page; reviewers have no other page at hand."""
 
 
-def render(example: Counterexample, file: str | None = None) -> str:
+def render(example: Counterexample, file: str | None = None, standing: Standing | None = None) -> str:
     """Return the text. Raises CounterexampleError for what cannot be run again."""
-    try:
-        film = films.shoot(example)
-    except films.NoWorld:
-        film = None
-    out = [f"# {example.law}: {example.message}", "", *_in_short(example)]
+    standing = standing or look(example)
+    film = standing.world()
+    out = [f"# {example.law}: {example.message}", "", *markdown.notes(standing), *_in_short(example, film)]
     out += ["", "## Property", "", f"> {example.sentence}", ""]
     source = next((law.source for law in all_laws.ALL if law.id == example.law), "")
     if source:
-        out += [
-            f"Source: {source.replace('#', 'vllm#')}. The law and its words: docs/laws.md, docs/semantics.md ({example.law})."
-        ]
+        out.append(f"Source: {_source(source)}. The law and its words: docs/laws.md, docs/semantics.md ({example.law}).")
     out += ["", "## Configuration", "", *markdown.configuration(example)]
+    out += _actions(example)
     if film is not None:
+        out += _model(example)
         out += _around(example, film)
+        out += _lookup(example, film)
         out += _lives(example, film)
         out += _claims(example, film)
-    out += _actions(example)
-    out += ["", "## Notation", "", *(f"- {text}" for text in NOTATION)]
-    out += [f"- {name}: {meaning}." for name, meaning in fields.used(lines.answers(example))]
+    out += ["", "## Notation", "", *(f"- {text}" for text in NOTATION), *_words(example)]
     out += ["", "## Why nothing shorter shows it", "", minimal(example)]
-    out += ["", "## See it again", "", f"    {lines.reproduce(example, file)}", "", f"{lines.origin(example)}."]
+    out += ["", "## See it again", "", *_again(example, file)]
     if example.fault:
         out += ["", f"The fault is planted: {lines.fault_text(example.fault)}."]
-    out += ["", "## What a test has to bring about", "", missed(example, film)]
+    out += ["", "## Why earlier checking missed it", "", missed(example, film)]
     return "\n".join(out) + "\n"
 
 
-def _in_short(example: Counterexample) -> list[str]:
-    """Return the finding in a paragraph: where it breaks, and the values of the evidence."""
+def _in_short(example: Counterexample, film: Film | None) -> list[str]:
+    """Return the finding in a paragraph: where it breaks, and the values of the evidence with what they are."""
     out = [f"It breaks at {markdown.text(lines.place(example))}: {example.message}.", ""]
-    out += [
-        f"- {name} = `{markdown.code(value)}`" + (f" ({owner})" if owner else "")
-        for name, value, owner in legend.values(example)
-    ]
+    for (name, value, owner), (_, plain) in zip(legend.values(example), example.values, strict=True):
+        said = [owner, words.of_value(example, name, plain, film if example.implementation is None else None)]
+        behind = "; ".join(filter(None, said))
+        out.append(f"- {name} = `{markdown.code(value)}`" + (f" ({behind})" if behind else ""))
     out += [f"- {meaning}" for meaning in legend.meanings(example)]
+    numbers = words.of_numbers(example, film) if film is not None and example.implementation is None else ""
+    out += [f"- {numbers}"] if numbers else []
     if example.profile != SOUND:
         out += ["", f"Its configuration departs from the sound one: {lines.profile_text(example.profile)}."]
     return out
+
+
+def _source(source: str) -> str:
+    """Return the source of a law; a number alone is one of vLLM's issues or pull requests."""
+    said = source.replace("#", "vllm#")
+    return said + (" (issues and pull requests of vLLM)" if "#" in source else "")
+
+
+def _again(example: Counterexample, file: str | None) -> list[str]:
+    """Return how to see it: from the file that lies beside the page, and without it."""
+    found = [f"    {lines.reproduce(example, Path(file).name)}", ""] if file and example.implementation is None else []
+    without = "Without the JSON file that lies beside this page:" if found else ""
+    return [*found, *([without, ""] if without else []), f"    {markdown.again(example)}", "", f"{lines.origin(example)}."]
+
+
+def _words(example: Counterexample) -> list[str]:
+    """Return the actions and the fields of answers that occur, with what they mean."""
+    answers = [*lines.answers(example), *(lines.answer_text(outcome) for outcome in example.outcomes)]
+    there = set(" ".join(answers).replace(",", " ").replace(";", " ").split())
+    flags = [(name, meaning) for name, meaning in words.FLAGS.items() if name in there and name not in fields.MEANINGS]
+    said = [*words.of_actions(example), *flags, *fields.used(answers)]
+    return [f"- {name}: {meaning}." for name, meaning in said]
 
 
 def _actions(example: Counterexample) -> list[str]:
     """Return the table of the actions, the breaking one marked."""
     if not example.actions:
         return []
-    out = ["", "## What happens", "", "| | action | answer |", "|---|---|---|"]
-    return out + [_row(line, example.position in actions) for line, actions in lines.whole(example)]
+    told = [(line, example.position in actions) for line, actions in lines.whole(example)]
+    how = ["", f"{legend.HOW[0].upper()}{legend.HOW[1:]}."] if any(legend.changes(example)) else []
+    return ["", "## What happens", "", *markdown.steps(example, told), *how]
+
+
+def _model(example: Counterexample) -> list[str]:
+    """Say whose worlds the sections behind this are, if an implementation broke the law."""
+    if example.implementation is None:
+        return []
+    who = example.implementation.adapter
+    return [
+        "",
+        f"What follows is the model under the same actions, not {who}: it keeps the law, chooses its own blocks, and shows "
+        f"what could have been done. Block numbers up to here are those of {who}, from here on those of the model.",
+    ]
 
 
 def _around(example: Counterexample, film: Film) -> list[str]:
@@ -91,25 +138,46 @@ def _around(example: Counterexample, film: Film) -> list[str]:
     heads = [f"| | {' | '.join(around.HEADS[: 3 if film.sound is not None else 2])} |"]
     heads.append(f"|{'---|' * (len(heads[0].split('|')) - 2)}")
     rows = [f"| {name} | {' | '.join(map(markdown.text, values))} |" for name, *values in around.rows(example, film)]
-    out = ["", "## Before and after", "", *heads, *rows]
+    out = ["", f"## Before and after{_of_model(example)}", "", *heads, *rows]
     if film.sound is not None:
         answer = lines.answer_text(examples.outcome_of(film.sound))
         out += ["", f"Without the fault, from the same world, the answer is: {markdown.text(answer) or 'nothing but done'}."]
     return out
 
 
-def _row(line: lines.Line, broken: bool) -> str:
-    mark = " **the law breaks here**" if broken else ""
-    return f"| {line.number} | `{markdown.code(line.action)}`{mark} | {markdown.text(line.answer)} |"
+def _of_model(example: Counterexample) -> str:
+    return "" if example.implementation is None else " (the model)"
+
+
+def _lookup(example: Counterexample, film: Film) -> list[str]:
+    """Return what the last lookup could hit, by the rules, if the law breaks there."""
+    found = candidates.last_lookup(example, film)
+    if found is None or found.position != example.position:
+        return []
+    out = ["", f"## What the lookup could hit{_of_model(example)}", ""]
+    out.append(
+        f"By the rules every group can resume {found.request} at {found.joint} tokens and no later; the answer was "
+        f"{found.answered}. Which boundary a group can resume at, and the rule that removed the others:"
+    )
+    out += ["", "| groups | boundary | rule | the case at hand |", "|---|---|---|---|"]
+    for one in found.classes:
+        names = " ".join(f"g{group}" for group in one.groups)
+        out += [f"| {names} | {each.boundary} | {each.rule} | {markdown.text(each.text)} |" for each in one.candidates]
+    return out
 
 
 def _lives(example: Counterexample, film: Film) -> list[str]:
-    out = ["", "## What became of the blocks in question"]
-    for life in lineage.lives(example, film):
+    told = lineage.lives(example, film)
+    if not told:
+        return []
+    out = ["", f"## What became of the blocks in question{_of_model(example)}"]
+    for life in told:
         out += ["", f"Block {life.name} ({life.why}):", ""]
         left_out = len(life.events) - MOST_EVENTS
         if left_out > 0:
             out.append(f"- {left_out} earlier events left out")
+        if not life.events:
+            out.append("- nothing happened to it")
         out += [
             f"- {event.position}, `{markdown.code(lines.action_text(example.actions[event.position]))}`: {event.text}"
             for event in life.events[-MOST_EVENTS:]
@@ -121,8 +189,9 @@ def _claims(example: Counterexample, film: Film) -> list[str]:
     wrong = film.frames[films.violation_of(example)].wrong
     if not wrong:
         return []
-    rows = [f"| {block.name} | {claim.text} | {block.bytes} | {claim.wrong} |" for block, claim in wrong]
-    return ["", "## Keys and bytes then", "", "| block | key claims | bytes | not so |", "|---|---|---|---|", *rows]
+    rows = [f"| {block.name} | {claim.text} | {markdown.text(block.bytes)} | {claim.wrong} |" for block, claim in wrong]
+    head = f"## Keys and bytes then{_of_model(example)}"
+    return ["", head, "", "| block | key claims | bytes | not so |", "|---|---|---|---|", *rows]
 
 
 def minimal(example: Counterexample) -> str:
@@ -140,10 +209,10 @@ def minimal(example: Counterexample) -> str:
             f"It was found breadth first among all behaviours of scope {example.scope}: no run of less than {count} actions "
             "there breaks this law by an action or by what a world comes to. Another scope may have a shorter one."
         )
-    how = "a random run of the explorer" if example.engine == SAMPLER else f"a run of the {example.engine}"
+    how = ENGINES.get(example.engine, f"a run of {example.engine}")
     return (
-        f"It was found in {how} and shrunk: without any one of its {count} actions, or with shorter prompts and chunks, the "
-        "law was not seen to break. Another run may be shorter."
+        f"It was found in {how} and made shorter step by step: without any one of its {count} actions, or with shorter prompts "
+        "and chunks, the law was not seen to break. Another run may be shorter."
     )
 
 

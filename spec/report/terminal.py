@@ -12,11 +12,15 @@ from rich.text import Text
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.report import legend, lines
 from kvproof.spec.report.outcome import Row
+from kvproof.spec.report.standing import Standing
 
 
-def show(console: Console, example: Counterexample, file: str | None = None) -> None:
+def show(console: Console, example: Counterexample, file: str | None = None, standing: Standing | None = None) -> None:
     """Print a counterexample; the last line is the command that reproduces it. ``file`` is where its JSON form lies."""
-    console.print(Text(f"{example.law} does not hold", style="bold red"))
+    head = f"{example.law} does not hold" if standing is None else standing.head(example)
+    console.print(Text(head, style="bold red"))
+    for note in () if standing is None else standing.notes:
+        console.print(Text(f"! {note}", style="bold yellow"), soft_wrap=True)
     _plain(console, f"  {example.sentence}")
     _plain(console, f"{example.message}")
     _plain(console, f"  at {lines.place(example)}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kvproof.spec.report import files as run_files
 from kvproof.spec.report import film as films
 from kvproof.spec.report import lines, page
 from tests.spec.report.found import FAULTS, found
@@ -233,3 +234,38 @@ def test_a_long_report_opens_soon(browser, tmp_path):
     assert shown.locator("#film tbody tr").count() > 1
     assert shown.evaluate("performance.getEntriesByType('navigation')[0].domComplete") < 2_000
     context.close()
+
+
+# --- the page of a run --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_of_a_run_is_light_or_dark_as_the_system_is_and_can_be_read(browser, tmp_path, scheme):
+    from tests.spec.report.test_runs import explored
+
+    run_files.write([found("M-LRU-1")], explored("M-LRU-1"), tmp_path, "explore.json")
+    context = browser.new_context(color_scheme=scheme)
+    shown = context.new_page()
+    errors: list[str] = []
+    shown.on("console", lambda said: errors.append(said.text))
+    shown.goto((tmp_path / "index.html").as_uri())
+    colours = "element => [getComputedStyle(element).color, getComputedStyle(document.body).backgroundColor]"
+    for what in ("body", "a", ".soft"):
+        text, paper = shown.locator(what).first.evaluate(colours)
+        assert contrast(text, paper) >= 4.5, what
+    dark = shown.locator("body").evaluate("element => getComputedStyle(element).backgroundColor")
+    assert (luminance(dark) < 0.05) is (scheme == "dark")
+    context.close()
+    assert errors == []
+
+
+def luminance(colour: str) -> float:
+    """Return how bright a colour is, as the rules for readable pages count it."""
+    parts = [int(part) / 255 for part in re.findall(r"[0-9]+", colour)[:3]]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)

@@ -150,7 +150,8 @@ def test_a_fault_is_found_reported_and_shown_again(tmp_path, capsys):
     said = capsys.readouterr().out.rstrip().splitlines()
     (file,) = [path for path in (tmp_path / "out").glob("*.json") if path.name != "check.json"]
     assert said[-1] == f"kvproof report {file} --replay"
-    assert file.with_suffix(".md").read_text().rstrip().endswith(said[-1])
+    command = "kvproof check --fault M-EVICT-1 --law PC-5 --seed 0 --scope fa4"
+    assert file.with_suffix(".md").read_text().splitlines()[-1] == f"    {command}"
     assert json.loads((tmp_path / "out" / "check.json").read_text())["verdict"] == "refuted"
     assert cli.main(said[-1].split()[1:]) == ExitCode.REFUTED
     again = capsys.readouterr().out.rstrip().splitlines()
@@ -158,7 +159,7 @@ def test_a_fault_is_found_reported_and_shown_again(tmp_path, capsys):
     assert again[-1] == said[-1]
     assert cli.main(["report", str(file)]) == ExitCode.HOLDS
     assert cli.main(["report", str(file), "--markdown"]) == ExitCode.HOLDS
-    assert capsys.readouterr().out.endswith(said[-1] + "\n")
+    assert capsys.readouterr().out.endswith(f"    {command}\n")
 
 
 def test_the_line_under_a_counterexample_finds_it_again(capsys):

@@ -11,7 +11,7 @@ from kvproof.core.world import new_world
 from kvproof.spec import check
 from kvproof.spec import counterexample as examples
 from kvproof.spec.check import Job, Options
-from kvproof.spec.counterexample import CounterexampleError
+from kvproof.spec.counterexample import CounterexampleError, Outcome
 from kvproof.spec.engines import scopes, walk
 from kvproof.spec.exits import UserError
 from kvproof.spec.judge import Violation, attempt
@@ -263,7 +263,8 @@ def test_the_markdown_form_is_short_and_ends_with_the_command(example):
     assert len(page.splitlines()) < markdown.MAX_LINES
     assert page.splitlines()[-1].strip() == examples.command(example)
     assert examples.command(example) == "kvproof check --fault M-COW-7 --law COW-5 --seed 0 --scope m4-fa4"
-    assert markdown.render(example, "x.json").splitlines()[-1].strip() == "kvproof report x.json --replay"
+    assert page.count("**✗ the law breaks here**") == 1
+    assert "**✗ the law breaks here**" in next(line for line in page.splitlines() if line.startswith(f"| {example.position} |"))
 
 
 def test_a_long_counterexample_leaves_out_its_middle_and_stays_short(example):
@@ -279,6 +280,18 @@ def test_a_long_counterexample_leaves_out_its_middle_and_stays_short(example):
     shown = sum(line.number != "..." for line in story)
     assert story[lines.HEAD].action.startswith(f"{many - shown} lines left out")
     assert len(markdown.render(long).splitlines()) < markdown.MAX_LINES
+
+
+@pytest.mark.parametrize("position", [0, 5, 6, 40, 79, 80, 81, 99])
+def test_the_line_that_breaks_the_law_is_never_left_out(example, position):
+    many = 100
+    actions = tuple(act.EvictBlocks((1 + at % 4,)) for at in range(many))
+    long = evolve(example, actions=actions, outcomes=(Outcome(code="X", message="x"),) * many, position=position)
+    told = lines.told(long)
+    assert len(told) <= lines.MAX_LINES
+    assert [line.number for line, broken in told if broken] == [str(position)]
+    left_out = [int(line.action.split()[0]) for line, _ in told if line.number == "..."]
+    assert sum(left_out) + len(told) - len(left_out) == many
 
 
 def test_the_closing_of_a_step_is_one_line_and_the_last_action_its_own():

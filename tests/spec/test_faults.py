@@ -21,6 +21,7 @@ from kvproof.spec import laws as all_laws
 from kvproof.spec.commands import faults as command
 from kvproof.spec.engines import scopes, walk
 from kvproof.spec.engines.scopes import Scope
+from kvproof.spec.exploring import kills
 from kvproof.spec.faults import shortest
 from kvproof.spec.faults.base import Fault, FaultError
 from kvproof.spec.faults.lengths import LENGTHS
@@ -264,6 +265,12 @@ def test_one_fault_is_said_in_full(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["faults", "M-TAIL-4", "--json"]) == 0
     assert [entry["id"] for entry in json.loads(capsys.readouterr().out)] == ["M-TAIL-4"]
     assert cli.main(["faults", "M-TAIL-4", "--write", "x"]) == 1
+    kill = kills.table()["M-TAIL-4"]
+    line = f"kvproof explore --fault M-TAIL-4 --scope {kill.scope} --law {kill.law}"
+    assert cli.main(["faults", "M-TAIL-4"]) == 0
+    assert f"`{line}` plants it and shows the shortest one." in capsys.readouterr().out
+    assert cli.main(["faults", "M-TAIL-4", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["explorer"]["command"] == line
     assert cli.main(["faults", "M-TAIL-44"]) == 1
     assert "did you mean M-TAIL-4" in capsys.readouterr().err
 

@@ -263,14 +263,22 @@ def test_the_report_of_junit_says_law_verdict_judged_and_source(inner: pytest.Py
 
 def test_report_files_are_written_where_the_option_says(inner: pytest.Pytester) -> None:
     inner.runpytest_inprocess(*PLUGIN, "--kvproof-report", "found")
-    assert sorted(path.name for path in (inner.path / "found").iterdir()) == ["mine.json", "mine.txt"]
+    assert sorted(path.name for path in (inner.path / "found").iterdir()) == [
+        "index.html",
+        "mine.html",
+        "mine.json",
+        "mine.txt",
+    ]
 
 
 def test_adapters_of_one_name_do_not_write_over_each_other(inner: pytest.Pytester) -> None:
     inner.makepyfile(test_mine=MODULE + f"\ntest_others = kvproof_laws(Adapter, {LAWS}, seed=4)\n")
     inner.runpytest_inprocess(*PLUGIN, "--kvproof-report", "found")
     found = inner.path / "found"
-    assert sorted(path.name for path in found.iterdir()) == ["mine-2.json", "mine-2.txt", "mine.json", "mine.txt"]
+    written = [f"{name}.{suffix}" for name in ("mine-2", "mine") for suffix in ("html", "json", "txt")]
+    assert sorted(path.name for path in found.iterdir()) == ["index.html", *written]
+    index = (found / "index.html").read_text()
+    assert [name for name in ("mine.html", "mine-2.html") if f'href="{name}"' in index] == ["mine.html", "mine-2.html"]
     assert [json.loads((found / name).read_text())["seed"] for name in ("mine.json", "mine-2.json")] == [0, 4]
 
 

@@ -58,6 +58,12 @@ def last_line(out):
     return out.rstrip("\n").rpartition("\n")[2]
 
 
+def test_a_depth_promises_no_more_than_was_seen(catalogue, capsys):
+    code, out, _ = explore(capsys, "--scope", "a", "--depth", "3")
+    assert code == 0
+    assert last_line(out) == "verdict: holds in every behaviour of at most 3 actions"
+
+
 # --- verdicts -----------------------------------------------------------------------------------------------------
 
 

@@ -14,11 +14,12 @@ import pytest
 from attrs import evolve
 
 from kvproof.core import actions as act
+from kvproof.core.execute import PARTS
 from kvproof.core.records import Record
-from kvproof.spec import cli, counterexample, faults, laws
+from kvproof.spec import check, cli, counterexample, faults, laws
 from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Evidence
-from kvproof.spec.report import around, as_test, candidates, fields, page, picture, reviewer
+from kvproof.spec.report import around, as_test, candidates, fields, forms, lineage, page, picture, reviewer, words
 from kvproof.spec.report import film as films
 from kvproof.spec.report.forms import FORMS
 from tests.spec.report.found import FAULTS, found
@@ -35,8 +36,8 @@ def data_of(text):
 @pytest.mark.parametrize("form", FORMS)
 def test_the_same_counterexample_gives_the_same_text(fault, form):
     example = found(fault)
-    text = FORMS[form](example, "found.json")
-    assert text == FORMS[form](counterexample.loads(counterexample.dumps(example)), "found.json")
+    text = forms.render(form, example, "found.json")
+    assert text == forms.render(form, counterexample.loads(counterexample.dumps(example)), "found.json")
     assert example.law in text
     assert text.endswith("\n")
 
@@ -72,7 +73,7 @@ def test_what_stands_in_a_counterexample_cannot_leave_its_place():
     assert "<script>alert" not in text
     assert text.count("</script>") == 2
     for form in ("markdown", "reviewer", "svg"):
-        assert FORMS[form](example, None)
+        assert forms.render(form, example, None)
     ElementTree.fromstring(picture.render(example))
 
 
@@ -163,19 +164,19 @@ def test_a_reviewer_reads_everything_that_is_asked(fault):
     text = reviewer.render(example, "found.json")
     headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
     around = ["Before and after"] if example.actions else []
-    lives = ["What became of the blocks in question"] if example.actions else []
-    assert [heading for heading in headings if heading != "Keys and bytes then"] == [
+    lives = ["What became of the blocks in question"] if lineage.lives(example, films.shoot(example)) else []
+    assert [heading for heading in headings if heading not in ("Keys and bytes then", "What the lookup could hit")] == [
         "Property",
         "Configuration",
+        *(["What happens"] if example.actions else []),
         *around,
         *lives,
-        *(["What happens"] if example.actions else []),
         "Notation",
         "Why nothing shorter shows it",
         "See it again",
-        "What a test has to bring about",
+        "Why earlier checking missed it",
     ]
-    assert text.count("**the law breaks here**") == (example.position >= 0)
+    assert text.count("**✗ the law breaks here**") == (example.position >= 0)
     assert f"no run of less than {len(example.actions)} actions" in text
     assert "    kvproof report found.json --replay" in text
 
@@ -192,6 +193,48 @@ def test_what_the_sound_model_would_have_done_stands_beside_what_was_done():
     assert "| store 2 | - | 2 to h3 (built) | the same |" in text
     assert "Without the fault, from the same world, the answer is: outcomes [[0,1,2,4,'dropped_request_gone']]" in text
     assert "Without the fault, from the same world" in page.render(example)
+
+
+def test_a_reviewer_is_told_what_a_lookup_could_hit_if_that_breaks_the_law():
+    """M-HIT-1 lets a hit end where the last token would not be computed any more: the rules say where it may end."""
+    example = found("M-HIT-1")
+    lookup = candidates.last_lookup(example, films.shoot(example))
+    assert lookup is not None
+    assert lookup.position == example.position
+    text = reviewer.render(example)
+    assert "## What the lookup could hit" in text
+    said = f"can resume {lookup.request} at {lookup.joint} tokens and no later; the answer was {lookup.answered}."
+    assert said in text
+    assert lookup.joint != lookup.answered
+    assert text.count("| cap |") == sum(one.rule == "cap" for each in lookup.classes for one in each.candidates) > 0
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_reviewer_meets_no_action_and_no_answer_that_is_not_explained(fault):
+    example = found(fault)
+    notation = reviewer.render(example).partition("## Notation")[2].partition("## Why nothing")[0]
+    explained = set(re.findall(r"^- ([A-Za-z_]+):", notation, re.MULTILINE))
+    assert {type(action).__name__ for action in example.actions} <= explained
+    assert {action.part for action in example.actions if isinstance(action, act.Execute)} <= explained
+    records = [outcome.record for outcome in example.outcomes if outcome.record is not None]
+    answered = {name for record in records for name in counterexample.changed_fields(record) if name != "action"}
+    assert answered <= explained
+
+
+def test_prefixes_in_lists_of_evidence_have_their_names():
+    example = evolve(found("M-LRU-1"), values=(("expected", (((1,), (2,)), (2,))),))
+    assert "numbers in it are prefixes" not in reviewer.render(example)
+    content = evolve(example, values=(("content", (0, 1, 2, -1)),))
+    assert "- numbers in it are prefixes: 1 is r0@1, 2 is r0@2\n" in reviewer.render(content)
+    assert "what is read without a cache: for each group" in reviewer.render(evolve(example, law="CC-7"))
+    assert "- key = `2` (r0@2: the prefix that the key stands for)" in reviewer.render(evolve(example, values=(("key", 2),)))
+
+
+def test_words_are_of_actions_and_parts_that_are_there():
+    assert set(words.PARTS) == {*PARTS, "flush", "submit"}
+    assert not set(words.FLAGS) & set(fields.MEANINGS)
+    # Every field of an answer has a word in one of the two.
+    assert set(words.FLAGS) | set(fields.MEANINGS) == {field.name for field in attrs.fields(Record)} - {"action"}
 
 
 def test_without_a_planted_fault_nobody_says_what_would_have_been_right():
@@ -238,12 +281,73 @@ def test_the_pasted_test_fails_under_the_fault_and_passes_without(fault, tmp_pat
     assert f"{found(fault).law}: {found(fault).message}" in planted.stdout
 
 
+@pytest.mark.parametrize("fault", ["M-LRU-1", "M-DEM-1"])
+def test_the_pasted_test_says_which_fault_is_taken_out_and_passes_without(fault):
+    """M-DEM-1 is a field of the profile: it has its sound value again, or the test would fail for ever."""
+    example = found(fault)
+    text = as_test.render(example)
+    said = " ".join(text.split())
+    assert f"with a fault planted, which is taken out here: {fault}: " in said
+    assert "Without the fault it passes." in said
+    wanted = {"M-LRU-1": "faults.by_id('M-LRU-1')", "M-DEM-1": "set recurrent_demand of the profile in EXAMPLE"}[fault]
+    assert wanted in said
+    assert counterexample.replay(as_test.without_fault(example), laws.ALL).violation is None
+    assert check.replay(example).violation is not None
+    again = counterexample.loads(re.search(r'EXAMPLE = r"""(.*?)"""', text, re.DOTALL)[1])  # type: ignore[index]
+    assert (again.fault, again.profile) == ("", as_test.without_fault(example).profile)
+
+
+def test_a_pasted_test_of_the_code_as_it_stands_says_that_it_fails():
+    text = as_test.render(evolve(found("M-DEM-1"), fault=""))
+    assert "It fails as long as the model breaks the law by these actions" in text
+    assert "taken out" not in text
+
+
 def test_what_an_implementation_broke_is_asked_of_it():
     example = evolve(found("M-LRU-1"), implementation=counterexample.Implementation("mine", (), walks=3), engine="walker")
     text = as_test.render(example)
     assert "check_all_laws(adapter(), laws=['PC-8']" in text
     assert "walks=3" in text
     compile(text, "test_pasted.py", "exec")
+
+
+def of_an_adapter():
+    """A counterexample of an adapter that showed tables after every action."""
+    example = evolve(found("M-LRU-1"), fault="", engine="conformance")
+    shown = tuple(counterexample.Shown(None, (), (("requests.0.tables", ((at,),)),)) for at in range(len(example.actions)))
+    return evolve(example, implementation=counterexample.Implementation("mine", shown))
+
+
+def test_what_an_adapter_showed_stands_apart_from_what_the_model_answers():
+    example = of_an_adapter()
+    for form in ("markdown", "reviewer"):
+        text = forms.render(form, example)
+        assert "| | action | mine showed | the model answers |" in text
+        [row] = [line for line in text.splitlines() if line.startswith("| 3 |")]
+        assert "| requests.0.tables ((3,),) | admitted True, demand 4" in row
+    text = forms.render("reviewer", example)
+    assert "the model under the same actions, not mine" in text
+    of_model = ["## Before and after (the model)", "## What became of the blocks in question (the model)"]
+    behind = text.index("What follows is the model")
+    assert all(text.index(head) > behind for head in of_model)
+    assert text.index("mine showed") < behind
+
+
+def test_a_page_of_an_adapter_names_both_worlds():
+    text = page.render(of_an_adapter())
+    frame = data_of(text)["frames"][4]
+    assert frame["answer"].startswith("mine showed: requests.0.tables ((3,),) | the model answers: admitted True, demand 4")
+    assert '<th scope="col">mine showed</th><th scope="col">the model answers</th>' in text
+    assert "Before and after (the model)" in text
+    assert "What became of the blocks in question (the model)" in text
+    plain = page.render(found("M-LRU-1"))
+    assert "the model answers" not in plain
+    assert "(the model)" not in plain
+
+
+def test_of_the_model_alone_there_is_one_world():
+    assert "the model answers" not in forms.render("markdown", found("M-LRU-1"))
+    assert "(the model)" not in forms.render("reviewer", found("M-LRU-1"))
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -260,7 +364,7 @@ def file(tmp_path):
 def test_a_form_is_printed_or_written(file, capsys, form):
     assert cli.main(["report", str(file), f"--{form}"]) == 0
     printed = capsys.readouterr().out
-    assert printed == FORMS[form](found("M-LRU-1"), str(file))
+    assert printed == forms.render(form, found("M-LRU-1"), str(file))
     out = file.with_suffix(".out")
     assert cli.main(["report", str(file), f"--{form}", "--out", str(out)]) == 0
     assert capsys.readouterr().out == f"{out}\n"
@@ -271,7 +375,10 @@ def test_a_form_is_printed_or_written(file, capsys, form):
     ("arguments", "said"),
     [
         (["--out", "x.html"], "--out FILE takes a form"),
-        (["--json"], "--json goes with --against"),
+        (["--json"], "--json goes with --replay alone or with --against"),
+        (["--json", "--replay", "--svg"], "--json goes with --replay alone or with --against"),
+        (["--html", "--markdown"], "--html and --markdown are 2 pages: name a folder for them by --out DIR"),
+        (["--svg", "--as-test", "--out", __file__], "is a file, and 2 forms are asked for: name a folder"),
         (["--against", "old", "--html"], "leave the forms and --replay out"),
     ],
 )
@@ -285,6 +392,17 @@ def test_the_counterexample_itself_is_never_overwritten(file, capsys):
     assert cli.main(["report", str(file), "--svg", "--out", str(file)]) == 1
     assert "is the counterexample itself" in capsys.readouterr().err
     assert file.read_text() == before
+
+
+def test_several_forms_go_into_a_folder_each_under_its_own_name(file, tmp_path, capsys):
+    folder = tmp_path / "pages"
+    assert cli.main(["report", str(file), "--html", "--markdown", "--as-test", "--out", str(folder)]) == 0
+    names = ["found.html", "found.md", "test_pc_8_the_free_queue_is_not_in_eviction_order.py"]
+    assert capsys.readouterr().out.splitlines() == [str(folder / name) for name in names]
+    assert sorted(one.name for one in folder.iterdir()) == names
+    assert (folder / "found.md").read_text().startswith("# PC-8 does not hold")
+    assert cli.main(["report", str(file), "--svg", "--out", str(folder)]) == 0
+    assert (folder / "found.svg").read_text().startswith("<svg")
 
 
 def test_a_folder_is_no_counterexample(tmp_path, capsys):

@@ -367,7 +367,8 @@ def test_the_report_on_an_adapter_is_written_and_its_last_line_reproduces(capsys
     words = ["conform", "adapter", target, "--scope", "fa4", "--walks", "1", "--steps", "5"]
     assert main([*words, "--report", str(tmp_path / "new")]) == ExitCode.REFUTED
     out = capsys.readouterr().out
-    written = ["stillborn-LV-9.json", "stillborn-LV-9.md", "stillborn.json", "stillborn.txt"]
+    forms = [f"stillborn-LV-9.{suffix}" for suffix in ("html", "json", "md", "reviewer.md", "svg")]
+    written = ["index.html", *forms, "stillborn.html", "stillborn.json", "stillborn.txt"]
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == written
     assert all(f"file: {tmp_path / 'new' / name}" in out for name in written)
     last = out.splitlines()[-1]
