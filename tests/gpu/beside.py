@@ -6,11 +6,12 @@ from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.records import Record
 from kvproof.gpu import differential
+from tests.core.offload.loading import Loading
 from tests.driving import Driver
 from tests.hosting import HostDriver
 from tests.offloading import Hosted
 
-DRIVERS: tuple[type[Driver], ...] = (Driver, Hosted, HostDriver)
+DRIVERS: tuple[type[Driver], ...] = (Driver, Hosted, HostDriver, Loading)
 
 
 def with_tensors(base: type[Driver]) -> type[Driver]:

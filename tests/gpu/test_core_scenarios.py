@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from pathlib import Path
 
 import pytest
 
@@ -11,19 +12,20 @@ torch = pytest.importorskip("torch")
 
 from tests.gpu.beside import DRIVERS, with_tensors  # noqa: E402
 
-MODULES = [
-    "tests.core.test_async",
-    "tests.core.test_checkpoints",
-    "tests.core.test_deferred_frees",
-    "tests.core.test_execute",
-    "tests.core.test_failed_loads",
-    "tests.core.test_late_outputs",
-    "tests.core.test_outputs",
-    "tests.core.test_recurrent",
-    "tests.core.offload.test_loads",
-    "tests.core.offload.test_corrections",
-]
-"""Modules whose tests drive worlds with one of ``DRIVERS``."""
+CORE = Path(__file__).parents[1] / "core"
+
+
+def driving() -> list[str]:
+    """The modules of the model's tests whose tests drive worlds with one of ``DRIVERS``, by themselves or by a helper."""
+    found = []
+    for path in sorted(CORE.rglob("test_*.py")):
+        name = ".".join(path.relative_to(CORE.parents[1]).with_suffix("").parts)
+        if any(vars(importlib.import_module(name)).get(driver.__name__) is driver for driver in DRIVERS):
+            found.append(name)
+    return found
+
+
+MODULES = driving()
 
 
 @pytest.fixture(autouse=True)
@@ -35,8 +37,12 @@ def _tensors_beside(monkeypatch):
                 monkeypatch.setattr(module, driver.__name__, with_tensors(driver))
 
 
-LONG = {"test_states_are_what_tables_and_keys_promise"}
-"""Random runs of their own, of which there are enough."""
+LONG = {
+    "test_states_are_what_tables_and_keys_promise",
+    "test_an_identical_resend_hits_the_checkpoint",
+    "test_every_kind_keeps_its_promises",
+}
+"""Random runs of their own, of which there are enough, and runs over thousands of tokens."""
 
 
 def scenarios():
