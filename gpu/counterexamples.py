@@ -59,6 +59,8 @@ LAW_OF_PART: dict[str, str] = {
     "output": "CC-7",
     "outputs": "CC-7",
     "output on other ranks": "CC-8",
+    "local lengths": "DS-4",
+    differential.MODEL: rules.TOTALITY,
     "performing": rules.TOTALITY,
     "reading back": rules.TOTALITY,
 }
@@ -97,6 +99,8 @@ def violation_of(both: Differential) -> Violation | None:
     place = len(both.actions) - 1
     law = law_of(found, both.actions[-1] if both.actions else None)
     values = (("part", found.part), *found.place, ("expected", found.expected), ("tensors", found.actual))
+    if found.part == differential.MODEL:
+        return Violation(law, place, Evidence(f"the model itself fails: {found.actual}", (("expected", found.expected),)))
     return Violation(law, place, Evidence(f"the tensors differ from the model: {found.text()}", values))
 
 

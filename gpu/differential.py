@@ -14,16 +14,19 @@ from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.world import Scheduled, World
 from kvproof.core.world import new_world as new_model
-from kvproof.gpu import compare, rows, step, told
+from kvproof.gpu import compare, forward, rows, step, told
 from kvproof.gpu.compare import Difference, Expected
 from kvproof.gpu.pool import TensorError
 from kvproof.gpu.world import TensorWorld, unreduced
 from kvproof.gpu.world import new_world as new_tensors
-from kvproof.spec import ground, judge
+from kvproof.spec import ground, judge, laws
 from kvproof.spec.laws.base import Moment
 
 ROW_GUARD = "row-capacity"
 """The one refusal that tensors decide on as well: the guard of the worker's rows."""
+MODEL = "model"
+"""The part of a difference that is the model's own error: it fails where it should perform an action."""
+TOTALITY = laws.by_id("LV-9")
 
 
 @define(slots=True)
@@ -52,9 +55,19 @@ class Differential:
             self._performed(moment)
         elif moment.refusal is not None and moment.refusal.code == ROW_GUARD:
             self._refused(moment)
+        elif judge.refuted(judge.Judge((TOTALITY,)).moment(moment, len(self.actions))):
+            self.difference = failed(moment)
         if moment.record is not None or moment.after is not moment.before or self.difference is not None:
             self.actions.append(action)
         self.model = moment.after
+        return moment
+
+    def legal(self, action: Action) -> Moment:
+        """Perform an action that the model has to perform; only the guard of the rows may refuse it (TB-11)."""
+        moment = self.act(action)
+        if self.difference is None and moment.refusal is not None and moment.refusal.code != ROW_GUARD:
+            self.actions.append(action)
+            self.difference = failed(moment)
         return moment
 
     def _performed(self, moment: Moment) -> None:
@@ -68,8 +81,11 @@ class Differential:
             return
         if self.performed % self.every == 0:
             self.difference = self._compared(moment.after)
-        forward = isinstance(moment.action, act.Execute) and moment.action.part == "forward"
-        if self.difference is None and self.every == 1 and forward:
+        if self.difference is not None or self.every > 1:
+            return
+        if isinstance(moment.action, act.Dispatch):
+            self.difference = self._dispatched(moment)
+        elif isinstance(moment.action, act.Execute) and moment.action.part == "forward":
             self.difference = self._sampled(moment)
 
     def compare(self) -> None:
@@ -83,6 +99,15 @@ class Differential:
             return compare.first_difference(model, self.tensors, self.expected)
         except Exception as error:
             return Difference("reading back", "the model's values", said(error))
+
+    def _dispatched(self, moment: Moment) -> Difference | None:
+        """Compare what a worker is told of the lengths on every rank with what the tensors make of their own shares (DS-4)."""
+        assert moment.record is not None, "only a dispatch that was performed is compared"
+        shares = self.tensors.steps[-1].shares if moment.after.steps != moment.before.steps else []
+        lengths = forward.local_lengths(self.tensors, [share.end for share in shares]).tolist()
+        own = [[share.request, share.end, *length] for share, length in zip(shares, lengths, strict=True)]
+        said = [list(entry) for entry in moment.record.local_lengths]
+        return None if own == said else Difference("local lengths", said, own)
 
     def _sampled(self, moment: Moment) -> Difference | None:
         """Compare the outputs of a forward with those of a run without any cache (CC-7): which there are, then their values.
@@ -125,6 +150,11 @@ class Differential:
         self.difference = found or Difference("row guard", "refused", "appended")
 
 
+def failed(moment: Moment) -> Difference:
+    """Return the difference of a model that refuses what it should perform: it is the model that is wrong (LV-9)."""
+    return Difference(MODEL, "the model performs the action", str(moment.refusal))
+
+
 def said(error: Exception) -> str:
     """Return what an error of the tensors says, in one line; its type unless it is theirs."""
     text = next(iter(str(error).splitlines()), "")
@@ -154,11 +184,11 @@ def begin(
 
 
 def run(config: Config, actions: Sequence[Action], device: torch.device | str = "cpu", every: int = 1) -> Differential:
-    """Run actions on both, up to the first difference; compared after ``every`` so many of them, and at the end."""
+    """Run legal actions on both, up to the first difference; compared after ``every`` so many of them, and at the end."""
     both = begin(config, device)
     both.every, both.expected.every_action = every, every == 1
     for action in actions:
-        both.act(action)
+        both.legal(action)
         if both.difference is not None:
             return both
     if every > 1:

@@ -15,6 +15,14 @@ from kvproof.spec import judge, macros
 FULL, MAMBA = "full_attention", "mamba_align"
 
 
+class Stopped(Exception):
+    """The model does not go on as a golden trace does; ``script`` has what was performed, ``action`` is None or refused."""
+
+    def __init__(self, script: Script, why: str, action: Action | None = None) -> None:
+        super().__init__(why)
+        self.script, self.action = script, action
+
+
 @define(slots=True)
 class Script:
     """Writes a run down while the model performs it: hits and due outputs are read off the model's world."""
@@ -27,11 +35,11 @@ class Script:
         self.world = new_world(self.config)
 
     def do(self, *actions: Action) -> Script:
-        """Perform actions; a refusal is an error of the script."""
+        """Perform actions. Raises Stopped if the model refuses one."""
         for action in actions:
             moment = judge.attempt(self.world, action)
             if moment.refusal is not None:
-                raise moment.refusal
+                raise Stopped(self, str(moment.refusal), action)
             self.world = moment.after
             self.actions.append(action)
         return self
@@ -41,8 +49,11 @@ class Script:
         return self.do(act.Submit(request, (*range(1, tokens + 1), *others)))
 
     def live(self, request: int) -> Request:
-        """Return a live request."""
-        return next(live for live in self.world.requests if live.request == request)
+        """Return a live request. Raises Stopped if there is none."""
+        for live in self.world.requests:
+            if live.request == request:
+                return live
+        raise Stopped(self, f"request {request} is not there any more")
 
     def chunk(self, request: int, amount: int, *drafts: int, sampled: tuple[int, ...] = (9,)) -> Script:
         """One step with one request; if it samples, it brings ``sampled``."""

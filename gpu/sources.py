@@ -18,6 +18,7 @@ from kvproof.core import actions as act
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.gpu import differential, goldens
+from kvproof.gpu.compare import Difference
 from kvproof.gpu.counterexamples import Origin
 from kvproof.gpu.differential import Differential
 from kvproof.spec.engines import enabled as lists
@@ -72,9 +73,22 @@ GOLDEN_NAMES: tuple[str, ...] = tuple(
 
 
 def run_golden(name: str, device: str) -> Ran:
-    """Run one golden trace, by its own name."""
-    script = goldens.SCRIPTS[name]()
+    """Run one golden trace, by its own name. That the model does not perform it is a difference as well."""
+    try:
+        script = goldens.SCRIPTS[name]()
+    except goldens.Stopped as stopped:
+        return Ran(Origin(name), stopped.script.config, stopped_at(stopped, device))
     return Ran(Origin(name), script.config, differential.run(script.config, script.actions, device))
+
+
+def stopped_at(stopped: goldens.Stopped, device: str) -> Differential:
+    """Perform what a golden trace came to on both sides; without another difference it is the model's at its end."""
+    both = differential.run(stopped.script.config, stopped.script.actions, device)
+    if both.difference is None and stopped.action is not None:
+        both.legal(stopped.action)
+    if both.difference is None:
+        both.difference = Difference(differential.MODEL, "the model performs the golden trace", str(stopped))
+    return both
 
 
 def run_goldens(device: str) -> Iterator[Ran]:
@@ -99,7 +113,7 @@ def walked(scope: Scope, seed: int, steps: int, device: str, fault: str = "") ->
     both = differential.begin(config, device)
     for attempt in range(1, steps + 1):
         legal = attempt % REFUSED_EVERY != 0
-        moment = both.act(walker.propose(both.model) if legal else walker.disabled(both.model))
+        moment = both.legal(walker.propose(both.model)) if legal else both.act(walker.disabled(both.model))
         if both.difference is not None:
             break
         if legal:
@@ -125,7 +139,7 @@ def explored(scope: Bounded, seed: int, device: str, steps: int = EXPLORED_STEPS
         if not choices:
             break
         action, left = sample.drawn(random, choices, weights)
-        both.act(action)
+        both.legal(action)
         if both.difference is not None:
             break
     return Ran(Origin(EXPLORED + scope.name, seed, limits=limits), config, both)
@@ -159,7 +173,7 @@ def machine_run(scope: Scope, seed: int, examples: int, steps: int, device: str,
             kinds = machine.by_kind(lists.enabled(both.model, limits))
             turn = [kind for kind in kinds for _ in range(machine.WEIGHTS.get(kind[0], 1))]
             actions = kinds[turn[data.draw(st.integers(0, len(turn) - 1))]]
-            both.act(actions[data.draw(st.integers(0, len(actions) - 1))])
+            both.legal(actions[data.draw(st.integers(0, len(actions) - 1))])
 
     chosen = settings(
         max_examples=examples,

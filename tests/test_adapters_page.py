@@ -129,7 +129,8 @@ def test_the_command_of_the_page_runs_and_writes_its_files(
     assert cli.main([*line.split(), "--walks", "1"]) == ExitCode.HOLDS
     out = capsys.readouterr().out
     assert "\nverdict: nothing refuted: " in out
-    assert {path.name for path in (tmp_path / "found").iterdir()} == {"paged_cache.txt", "paged_cache.json"}
+    written = {"paged_cache.txt", "paged_cache.json", "paged_cache.html", "index.html"}
+    assert {path.name for path in (tmp_path / "found").iterdir()} == written
 
 
 def test_the_sizes_that_a_counterexample_names_are_explained() -> None:

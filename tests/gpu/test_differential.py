@@ -10,8 +10,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kvproof.core import actions as act  # noqa: E402
+from kvproof.core import geometry as core_geometry  # noqa: E402
 from kvproof.core.config import SOUND, VLLM_0_33_0, Group, configure  # noqa: E402
-from kvproof.gpu import compare, differential, forward, goldens, outputs, running, sources  # noqa: E402
+from kvproof.gpu import compare, counterexamples, differential, forward, goldens, outputs, running, sources  # noqa: E402
 from kvproof.gpu import pool as pools  # noqa: E402
 from kvproof.gpu import rows as tensor_rows  # noqa: E402
 from kvproof.gpu.pool import TensorError  # noqa: E402
@@ -375,3 +376,64 @@ def test_plans_that_run_ahead_of_rejected_drafts_are_equal(block_size):
         both = differential.run(config, actions)
         assert both.difference is None, f"{accepted}: {both.difference.text()}"
         assert both.performed == len(actions)
+
+
+# --- a model that is wrong itself -------------------------------------------------------------------------------------
+
+
+def a_column_per_rank(monkeypatch):
+    """Plant into the model that a column of a sharded table covers the tokens of one rank."""
+    monkeypatch.setattr(core_geometry, "block_column", lambda position, block_size, *_, **__: position // block_size)
+
+
+def test_a_walk_on_which_the_model_fails_does_not_hold(monkeypatch):
+    a_column_per_rank(monkeypatch)
+    ran = sources.walked(scopes.by_name("fa4-m4-n2"), 0, 400, "cpu")
+    found = counterexamples.violation_of(ran.both)
+    assert found is not None
+    assert ran.both.difference is not None
+    assert (found.law, ran.both.difference.part) == ("LV-9", differential.MODEL)
+    assert "column" in found.evidence.message
+    assert found.position == len(ran.both.actions) - 1
+
+
+def test_golden_traces_that_the_model_does_not_perform_are_differences(monkeypatch):
+    a_column_per_rank(monkeypatch)
+    ran = {run.origin.scope: run.both.difference for run in sources.run_goldens("cpu")}
+    assert set(ran) == set(goldens.SCRIPTS)
+    failing = {name: difference.part for name, difference in ran.items() if difference is not None}
+    assert {"G1", "G2, G3", "G6"} <= set(failing)
+    assert set(failing.values()) == {differential.MODEL}
+
+
+def test_a_golden_trace_whose_request_is_gone_is_a_difference(monkeypatch):
+    monkeypatch.setitem(goldens.SCRIPTS, "G1", lambda: goldens.hybrid(4, 4).submit(0, 6).chunk(1, 4))
+    ran = sources.run_golden("G1", "cpu")
+    assert ran.both.difference is not None
+    assert "request 1 is not there" in ran.both.difference.text()
+    assert ran.performed == 2
+
+
+def test_an_action_that_was_enabled_and_is_refused_is_a_difference():
+    both = differential.begin(configure((Group("full_attention", 4),), num_blocks=8))
+    assert both.act(act.Finish(0)).refusal is not None
+    assert not both.actions
+    both.legal(act.Finish(0))
+    found = both.difference
+    assert found is not None
+    assert (found.part, both.actions) == (differential.MODEL, [act.Finish(0)])
+
+
+@pytest.mark.parametrize("every", [1, 10**6])
+def test_lengths_on_every_rank_are_compared_at_a_dispatch(monkeypatch, every):
+    """The model tells the workers them, and the tensors know them by formulas of their own (DS-4)."""
+    script = goldens.hybrid(4, 4, dcp_size=2).submit(0, 13).chunk(0, 12).chunk(0, 1)
+    right = core_geometry.local_length
+    monkeypatch.setattr(core_geometry, "local_length", lambda tokens, rank, *rest: right(tokens, 0, *rest))
+    both = differential.run(script.config, script.actions, every=every)
+    found = counterexamples.violation_of(both)
+    if every > 1:
+        assert found is None  # the answer of one action is compared behind that action or not at all
+        return
+    assert found is not None
+    assert (found.law, both.actions[-1]) == ("DS-4", act.Dispatch())
