@@ -41,6 +41,7 @@ def render(answer: Answer, closed: Answer | None = None, host: HostAnswer | None
         host=host,
         host_lookups=[(lookup, host_words.branch(lookup), host_words.cause(answer, lookup)) for lookup in lookups],
         data=_film(answer),
+        film=None,
         jump="Jump to the lookup",
         jump_short="lookup",
         jump_where="the lookup",
@@ -95,5 +96,4 @@ def _film(answer: Answer) -> Markup | None:
     moments = answer.run.moments
     film = films.film(answer.config, moments)
     said = [lines.answer_text(examples.outcome_of(moment)) for moment in moments]
-    actions = [moment.action for moment in moments]
-    return Markup(page.embedded(page.played(film, actions, said, len(moments), "the lookup", wrong=False)))
+    return Markup(page.embedded(page.played(film, said, "the lookup", wrong=False)))
