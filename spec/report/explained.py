@@ -5,11 +5,14 @@ What is asked most often is no violation: why a second request hits as far as it
 
 from __future__ import annotations
 
+from typing import Any
+
 from markupsafe import Markup
 
 from kvproof.spec import counterexample as examples
 from kvproof.spec.explain import host_words, rules, words
 from kvproof.spec.explain.answer import Answer, ClassAnswer
+from kvproof.spec.explain.divergence import Divergence
 from kvproof.spec.explain.hosts import HostAnswer
 from kvproof.spec.report import film as films
 from kvproof.spec.report import lines, page, templating
@@ -19,8 +22,11 @@ MOST = 60
 WIDTH, ROW, LEFT = 1000, 30, 190
 
 
-def render(answer: Answer, closed: Answer | None = None, host: HostAnswer | None = None) -> str:
-    """Return the page of an answer; ``closed`` is the same with the gate closed, ``host`` what the host tier does, if asked."""
+def render(answer: Answer, closed: Answer | None = None, host: HostAnswer | None = None, cost: Divergence | None = None) -> str:
+    """Return the page of an answer; ``closed`` is the same with the gate closed, ``host`` what the host tier does, if asked.
+
+    ``cost`` is what divergent hits cost or save.
+    """
     lookups = () if host is None else tuple(host.lookups)
     asked = [answer.classes, *(lookup.found.classes for lookup in lookups)]
     used = {reason.rule for found in asked for one in found for reason in one.candidates}
@@ -38,8 +44,9 @@ def render(answer: Answer, closed: Answer | None = None, host: HostAnswer | None
         classes=[(one, words.interesting(one, MOST)) for one in answer.classes],
         signs=words.SIGNS,
         rules=[(rule, meaning) for rule, meaning in rules.MEANINGS.items() if rule in used],
+        divergence="" if cost is None else host_words.divergence(cost),
         host=host,
-        host_lookups=[(lookup, host_words.branch(lookup), host_words.cause(answer, lookup)) for lookup in lookups],
+        **({} if host is None else _host(answer, host)),
         data=_film(answer),
         film=None,
         jump="Jump to the lookup",
@@ -48,6 +55,31 @@ def render(answer: Answer, closed: Answer | None = None, host: HostAnswer | None
         style=Markup(templating.source("style.css")),
         script=Markup(templating.source("player.js")),
     )
+
+
+def _host(answer: Answer, host: HostAnswer) -> dict[str, Any]:
+    """Return what the host tier's section has: what was stored, the lookups, and the host's own candidates."""
+    gone = next((lookup for lookup in host.lookups if lookup.asked.device == "gone"), None)
+    candidates = () if gone is None else gone.found.classes
+    return {
+        "host_settings": host_words.settings(host),
+        "stored": host_words.stored_lines(answer, host),
+        "nothing_stored": "" if host_words.stored_lines(answer, host) else host_words.nothing_stored(answer, host),
+        "holdings": host_words.holdings(host),
+        "most": MOST,
+        "host_lookups": [
+            (one, host_words.DEVICE[one.asked.device], host_words.branch(one), host_words.cause(answer, one))
+            for one in host.lookups
+        ],
+        "gone": gone,
+        "gone_strips": "" if gone is None else Markup(strips(candidates, answer.question.resend, gone.found.joint)),
+        "gone_classes": [(one, words.interesting(one, MOST)) for one in candidates],
+        "landed": [
+            (host_words.DEVICE[one.asked.device], one.landings[:MOST], max(len(one.landings) - MOST, 0))
+            for one in host.lookups
+            if one.landings
+        ],
+    }
 
 
 def strips(classes: tuple[ClassAnswer, ...], total: int, joint: int) -> str:

@@ -36,6 +36,9 @@ from kvproof.spec.report.follows import Continuation
 from kvproof.spec.report.names import Names as Names
 from kvproof.spec.report.window import Row, Window
 
+FEW = 8
+"""Worlds that are shown on each side of the violation however much there is in them."""
+
 
 @frozen(slots=True)
 class Film:
@@ -69,6 +72,17 @@ class Film:
     def frame(self, number: int) -> Frame:
         """Return the frame of a world that the window shows."""
         return self.frames[number - self.window.first]
+
+    def shorter(self) -> Film:
+        """Return the film with half of the worlds before the violation, and few behind it; itself if there is none to spare."""
+        first, last = self.window.first, self.window.last
+        before = (self.broken - first) // 2
+        behind = min(last, self.broken + FEW)
+        if before < FEW and behind == last:
+            return self
+        first = self.broken - max(before, min(FEW, self.broken - first))
+        frames = self.frames[first - self.window.first : behind + 1 - self.window.first]
+        return evolve(self, frames=frames, window=evolve(self.window, first=first, last=behind))
 
     def names_in(self, number: int) -> Names:
         """Return what everything is called in a world."""

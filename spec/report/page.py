@@ -22,14 +22,19 @@ MOST_FREE = 240
 """Blocks of a free queue that are listed; of those further behind only the places of shown blocks are there."""
 MOST_LINES, MOST_ROWS, MOST_REQUESTS = 400, 200, 24
 """Lines of the table of actions, rows of the states around the violation, and requests of a step that are told."""
-LONGEST = 1_200
+LONGEST = 600
 """Characters of a single value."""
+MOST_BYTES = 1_000_000
+"""What the player is given: where it would be more, fewer worlds are shown."""
 
 
 def render(example: Counterexample, file: str | None = None, standing: Standing | None = None) -> str:
     """Return the page. ``file`` is where the JSON form lies. Raises CounterexampleError for what cannot be run again."""
     standing = standing or look(example)
     film = standing.world()
+    data = None
+    if film is not None:
+        film, data = _fitting(example, film, standing)
     states = around.Around() if film is None else around.around(example, film)
     return templating.render(
         "counterexample.html.j2",
@@ -53,7 +58,8 @@ def render(example: Counterexample, file: str | None = None, standing: Standing 
         around=[tuple(lines.cut(cell, LONGEST) for cell in row) for row in states.rows[:MOST_ROWS]],
         around_left_out=len(states.rows[MOST_ROWS:]),
         departed=None if film is None else around.departed(example, film),
-        **_of_film(example, film, standing),
+        data=data,
+        **_of_film(example, film),
         style=Markup(templating.source("style.css")),
         script=Markup(templating.source("player.js")),
         jump="Jump to the violation",
@@ -64,16 +70,25 @@ def render(example: Counterexample, file: str | None = None, standing: Standing 
     )
 
 
-def _of_film(example: Counterexample, film: Film | None, standing: Standing) -> dict[str, Any]:
+def _fitting(example: Counterexample, film: Film, standing: Standing) -> tuple[Film, Markup]:
+    """Return what the player is given, and the film of it: with fewer worlds where it would be too much."""
+    while True:
+        text = embedded(film_data(example, film, standing))
+        fewer = film.shorter()
+        if len(text.encode()) <= MOST_BYTES or fewer is film:
+            return film, Markup(text)
+        film = fewer
+
+
+def _of_film(example: Counterexample, film: Film | None) -> dict[str, Any]:
     """Return what a page has of the worlds, nothing where there are none."""
     if film is None:
-        return {"film": None, "lives": (), "broken": None, "lookup": None, "data": None, "left_out": ""}
+        return {"film": None, "lives": (), "broken": None, "lookup": None, "left_out": ""}
     return {
         "film": film,
         "lives": lineage.lives(example, film),
         "broken": film.frame(film.broken),
         "lookup": candidates.last_lookup(example, film),
-        "data": Markup(embedded(film_data(example, film, standing))),
         "left_out": film.window.said,
     }
 
