@@ -29,7 +29,7 @@ from kvproof.spec.report.blocks import Frame as Frame
 from kvproof.spec.report.blocks import Owner as Owner
 from kvproof.spec.report.blocks import Tier as Tier
 from kvproof.spec.report.blocks import block_name as block_name
-from kvproof.spec.report.blocks import frame_of
+from kvproof.spec.report.blocks import frame_of as frame_of
 from kvproof.spec.report.blocks import said_of as said_of
 from kvproof.spec.report.departure import Sound
 from kvproof.spec.report.follows import Continuation
@@ -76,11 +76,10 @@ class Film:
     def shorter(self) -> Film:
         """Return the film with half of the worlds before the violation, and few behind it; itself if there is none to spare."""
         first, last = self.window.first, self.window.last
-        before = (self.broken - first) // 2
-        behind = min(last, self.broken + FEW)
-        if before < FEW and behind == last:
+        before, behind = self.broken - first, min(last, self.broken + FEW)
+        if before <= FEW and behind == last:
             return self
-        first = self.broken - max(before, min(FEW, self.broken - first))
+        first = self.broken - min(before, max(before // 2, FEW))
         frames = self.frames[first - self.window.first : behind + 1 - self.window.first]
         return evolve(self, frames=frames, window=evolve(self.window, first=first, last=behind))
 
