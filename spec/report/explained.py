@@ -13,7 +13,7 @@ from kvproof.spec import counterexample as examples
 from kvproof.spec.explain import host_words, rules, words
 from kvproof.spec.explain.answer import Answer, ClassAnswer
 from kvproof.spec.explain.divergence import Divergence
-from kvproof.spec.explain.hosts import HostAnswer
+from kvproof.spec.explain.hosts import HostAnswer, HostLookup
 from kvproof.spec.report import film as films
 from kvproof.spec.report import lines, page, templating
 
@@ -27,9 +27,9 @@ def render(answer: Answer, closed: Answer | None = None, host: HostAnswer | None
 
     ``cost`` is what divergent hits cost or save.
     """
-    lookups = () if host is None else tuple(host.lookups)
-    asked = [answer.classes, *(lookup.found.classes for lookup in lookups)]
-    used = {reason.rule for found in asked for one in found for reason in one.candidates}
+    gone = None if host is None else next((one for one in host.lookups if one.asked.device == "gone"), None)
+    shown = (*answer.classes, *(() if gone is None else gone.found.classes))
+    used = {reason.rule for one in shown for reason in one.candidates}
     return templating.render(
         "explained.html.j2",
         answer=answer,
@@ -46,7 +46,7 @@ def render(answer: Answer, closed: Answer | None = None, host: HostAnswer | None
         rules=[(rule, meaning) for rule, meaning in rules.MEANINGS.items() if rule in used],
         divergence="" if cost is None else host_words.divergence(cost),
         host=host,
-        **({} if host is None else _host(answer, host)),
+        **({} if host is None else _host(answer, host, gone)),
         data=_film(answer),
         film=None,
         jump="Jump to the lookup",
@@ -57,9 +57,8 @@ def render(answer: Answer, closed: Answer | None = None, host: HostAnswer | None
     )
 
 
-def _host(answer: Answer, host: HostAnswer) -> dict[str, Any]:
+def _host(answer: Answer, host: HostAnswer, gone: HostLookup | None) -> dict[str, Any]:
     """Return what the host tier's section has: what was stored, the lookups, and the host's own candidates."""
-    gone = next((lookup for lookup in host.lookups if lookup.asked.device == "gone"), None)
     candidates = () if gone is None else gone.found.classes
     return {
         "host_settings": host_words.settings(host),
