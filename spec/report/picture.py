@@ -122,7 +122,7 @@ def _svg(
 
 def _notes(film: Film, columns: Sequence[int], rows: Sequence[Row]) -> list[str]:
     """Return the lines below the picture: how to read it, and what is not there."""
-    out = list(KEY)
+    out: list[str] = [*KEY]
     if not film.moments:
         out.append("no action is needed: this is the new world, in which nothing happened yet")
     elif len(film.moments) > film.told and any(number > film.told for number in columns):

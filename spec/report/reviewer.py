@@ -40,6 +40,7 @@ NOTATION = (
     "`g1` is group 1, `h2` host block 2, all other block numbers are of the device; block 0 is the null block, which nobody "
     "holds. The free queue is listed from its front, which is reused first.",
     "What lies on several DCP ranks is separated by `|`. A key that a plan registers claims bytes that the step writes later.",
+    "`+1`, `+2`, ...: what the law lets happen behind the last action of the run.",
     "N: DCP ranks. I: interleave, tokens in turn on one rank. S: scheduler block, H: hash unit, A: alignment of hits, in "
     "tokens. "
     "`block`: tokens of a block on one rank. E: tokens under one column of a block table. `row`: columns of a worker's row.",
@@ -68,7 +69,7 @@ def render(example: Counterexample, file: str | None = None, standing: Standing 
         out += _lookup(example, film)
         out += _lives(example, film)
         out += _claims(example, film)
-    out += ["", "## Notation", "", *(f"- {text}" for text in NOTATION), *_words(example)]
+    out += ["", "## Notation", "", *(f"- {text}" for text in NOTATION), *_words(example, film)]
     out += ["", "## Why nothing shorter shows it", "", minimal(example)]
     out += ["", "## See it again", "", *_again(example, file)]
     if example.fault:
@@ -103,12 +104,15 @@ def _again(example: Counterexample, file: str | None) -> list[str]:
     return [*found, *([without, ""] if without else []), f"    {markdown.again(example)}", "", f"{lines.origin(example)}."]
 
 
-def _words(example: Counterexample) -> list[str]:
-    """Return the actions and the fields of answers that occur, with what they mean."""
-    answers = [*lines.answers(example), *(lines.answer_text(outcome) for outcome in example.outcomes)]
+def _words(example: Counterexample, film: Film | None) -> list[str]:
+    """Return the actions and the fields of answers that occur, here or in what follows, with what they mean."""
+    following = () if film is None else film.moments[film.told :]
+    outcomes = (*example.outcomes, *map(examples.outcome_of, following))
+    answers = [*lines.answers(example), *map(lines.answer_text, outcomes)]
+    actions = (*example.actions, *(moment.action for moment in following))
     there = set(" ".join(answers).replace(",", " ").replace(";", " ").split())
     flags = [(name, meaning) for name, meaning in words.FLAGS.items() if name in there and name not in fields.MEANINGS]
-    said = [*words.of_actions(example), *flags, *fields.used(answers)]
+    said = [*words.of_actions(actions), *flags, *fields.used(answers)]
     return [f"- {name}: {meaning}." for name, meaning in said]
 
 

@@ -80,9 +80,10 @@ def of(worlds: Sequence[World], broken: int, first_of_all: Iterable[Row] = ()) -
 
 def _all(world: World) -> Iterator[Row]:
     """Yield the blocks of both tiers but for their null blocks."""
-    yield from (("device", block) for block in range(1, len(world.pool.ref)))
-    if world.host is not None:
-        yield from (("host", block) for block in range(1, len(world.host.pool.ref)))
+    for block in range(1, len(world.pool.ref)):
+        yield "device", block
+    for block in range(1, 0 if world.host is None else len(world.host.pool.ref)):
+        yield "host", block
 
 
 def _lately(worlds: Sequence[World], broken: int) -> Iterator[Row]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from kvproof.core import actions as act
@@ -87,14 +87,14 @@ PREFIXES = ("key", "node", "parent")
 """Evidence whose numbers are prefixes, which have names on a page."""
 
 
-def of_actions(example: Counterexample) -> Iterator[tuple[str, str]]:
+def of_actions(actions: Collection[act.Action]) -> Iterator[tuple[str, str]]:
     """Yield the actions that occur with what they do, in the order of the alphabet, then the parts of a step."""
-    kinds = {type(action) for action in example.actions}
+    kinds = {type(action) for action in actions}
     for kind in act.ACTIONS:
         if kind in kinds:
             first = (kind.__doc__ or "").partition("\n")[0].rstrip(".")
             yield kind.__name__, SAID.get(kind) or first.partition(" (T")[0].replace("``", "`")
-    parts = {action.part for action in example.actions if isinstance(action, act.Execute)}
+    parts = {action.part for action in actions if isinstance(action, act.Execute)}
     yield from ((part, f"part of a step's execution: {meaning}") for part, meaning in PARTS.items() if part in parts)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -183,7 +184,7 @@ def test_what_a_cell_says_is_made_once():
     """The player has no rule of its own for what stands in a cell: it comes with the data, but for the place in the queue."""
     data = data_of(page.render(found("M-HO-3")))
     film = films.shoot(found("M-HO-3"))
-    state = {}
+    state: dict[str, Any] = {}
     for frame, shown in zip(film.frames, data["frames"], strict=True):
         state |= shown["blocks"]
         for block in frame.blocks():
