@@ -183,7 +183,7 @@ def _show_answer(
     if html is not None:
         from kvproof.spec.report import explained  # jinja2 takes longer to load than most commands need
 
-        output.write_atomically(html, explained.render(found, other, host))
+        output.write_atomically(html, explained.render(found, other, host, cost))
         click.echo(str(html))
         return
     if as_json:

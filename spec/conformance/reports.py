@@ -342,6 +342,7 @@ def story(example: Counterexample) -> list[str]:
     found = [f"{words.sizes_text(example)}; profile {words.profile_text(example.profile)}", f"at {words.place(example)}"]
     found += words.evidence(example)
     found += [f"({legend.HOW})"] if any(legend.changes(example)) else []
-    for line in words.story(example):
-        found.append(f"{line.number:>5} {line.action}" + (f" -> {line.answer}" if line.answer else ""))
+    for line, broken in words.told(example):
+        mark = f"  ✗ breaks {example.law}" if broken else ""
+        found.append(f"{line.number:>5} {line.action}{mark}" + (f" -> {line.answer}" if line.answer else ""))
     return found

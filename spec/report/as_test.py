@@ -17,6 +17,7 @@ from kvproof.spec import counterexample as examples
 from kvproof.spec import faults
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.report import lines
+from kvproof.spec.report.legible import legible
 from kvproof.spec.report.standing import Standing, look
 
 WIDTH = 110
@@ -131,7 +132,7 @@ def _filled(text: str) -> str:
 
 def _quoted(text: str) -> str:
     """Return text that may stand in a docstring: nothing in it ends the string or escapes anything."""
-    return text.replace("\\", "/").replace('"', "'")
+    return legible(text).replace("\\", "/").replace('"', "'")
 
 
 def name_of(example: Counterexample) -> str:

@@ -14,7 +14,7 @@ from kvproof.spec import ground, naive, naive_hits
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.explain import answer as answers
 from kvproof.spec.explain import rules
-from kvproof.spec.explain.rules import Reader
+from kvproof.spec.explain.rules import Reader, Reason
 from kvproof.spec.explain.view import View, classes
 from kvproof.spec.report.film import Film
 
@@ -58,7 +58,7 @@ class Lookup:
 
 def last_lookup(example: Counterexample, film: Film) -> Lookup | None:
     """Return the last local lookup up to the violation, None if there was none or nothing is cached."""
-    stop = example.position + 1 if example.position >= 0 else len(film.moments)
+    stop = example.position + 1 if example.position >= 0 else film.told
     for position in range(stop - 1, -1, -1):
         moment = film.moments[position]
         if not isinstance(moment.action, act.Lookup) or moment.record is None or moment.action.common:
@@ -123,6 +123,21 @@ def _gone(film: Film, position: int) -> dict[tuple[int, int], int]:
 
 def _candidate(asked: answers.Asked, members: tuple[int, ...], boundary: int, gone: dict[tuple[int, int], int]) -> Candidate:
     reason = answers.verdict(asked, members, boundary)
+    if reason.blocked:
+        told = []
+        for other, reader in asked.readers.items():
+            why = reader.why_not(boundary)
+            if why is not None:
+                lacks = _lacking(asked, other, boundary, gone, why)
+                told.append(f"{asked.labels[other]}: {lacks.rule}, {lacks.text}")
+        return Candidate(boundary, reason.rule, "; ".join(told))
+    return _lacking(asked, members, boundary, gone, reason)
+
+
+def _lacking(
+    asked: answers.Asked, members: tuple[int, ...], boundary: int, gone: dict[tuple[int, int], int], reason: Reason
+) -> Candidate:
+    """Return a reason in words of this run: what is said of prompts by ``kvproof explain`` is said of keys here."""
     if reason.rule in PLAIN:
         return Candidate(boundary, reason.rule, reason.text)
     seen = asked.seen

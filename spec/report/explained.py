@@ -5,12 +5,15 @@ What is asked most often is no violation: why a second request hits as far as it
 
 from __future__ import annotations
 
+from typing import Any
+
 from markupsafe import Markup
 
 from kvproof.spec import counterexample as examples
 from kvproof.spec.explain import host_words, rules, words
 from kvproof.spec.explain.answer import Answer, ClassAnswer
-from kvproof.spec.explain.hosts import HostAnswer
+from kvproof.spec.explain.divergence import Divergence
+from kvproof.spec.explain.hosts import HostAnswer, HostLookup
 from kvproof.spec.report import film as films
 from kvproof.spec.report import lines, page, templating
 
@@ -19,11 +22,14 @@ MOST = 60
 WIDTH, ROW, LEFT = 1000, 30, 190
 
 
-def render(answer: Answer, closed: Answer | None = None, host: HostAnswer | None = None) -> str:
-    """Return the page of an answer; ``closed`` is the same with the gate closed, ``host`` what the host tier does, if asked."""
-    lookups = () if host is None else tuple(host.lookups)
-    asked = [answer.classes, *(lookup.found.classes for lookup in lookups)]
-    used = {reason.rule for found in asked for one in found for reason in one.candidates}
+def render(answer: Answer, closed: Answer | None = None, host: HostAnswer | None = None, cost: Divergence | None = None) -> str:
+    """Return the page of an answer; ``closed`` is the same with the gate closed, ``host`` what the host tier does, if asked.
+
+    ``cost`` is what divergent hits cost or save.
+    """
+    gone = None if host is None else next((one for one in host.lookups if one.asked.device == "gone"), None)
+    shown = (*answer.classes, *(() if gone is None else gone.found.classes))
+    used = {reason.rule for one in shown for reason in one.candidates}
     return templating.render(
         "explained.html.j2",
         answer=answer,
@@ -38,15 +44,41 @@ def render(answer: Answer, closed: Answer | None = None, host: HostAnswer | None
         classes=[(one, words.interesting(one, MOST)) for one in answer.classes],
         signs=words.SIGNS,
         rules=[(rule, meaning) for rule, meaning in rules.MEANINGS.items() if rule in used],
+        divergence="" if cost is None else host_words.divergence(cost),
         host=host,
-        host_lookups=[(lookup, host_words.branch(lookup), host_words.cause(answer, lookup)) for lookup in lookups],
+        **({} if host is None else _host(answer, host, gone)),
         data=_film(answer),
+        film=None,
         jump="Jump to the lookup",
         jump_short="lookup",
         jump_where="the lookup",
         style=Markup(templating.source("style.css")),
         script=Markup(templating.source("player.js")),
     )
+
+
+def _host(answer: Answer, host: HostAnswer, gone: HostLookup | None) -> dict[str, Any]:
+    """Return what the host tier's section has: what was stored, the lookups, and the host's own candidates."""
+    candidates = () if gone is None else gone.found.classes
+    return {
+        "host_settings": host_words.settings(host),
+        "stored": host_words.stored_lines(answer, host),
+        "nothing_stored": "" if host_words.stored_lines(answer, host) else host_words.nothing_stored(answer, host),
+        "holdings": host_words.holdings(host),
+        "most": MOST,
+        "host_lookups": [
+            (one, host_words.DEVICE[one.asked.device], host_words.branch(one), host_words.cause(answer, one))
+            for one in host.lookups
+        ],
+        "gone": gone,
+        "gone_strips": "" if gone is None else Markup(strips(candidates, answer.question.resend, gone.found.joint)),
+        "gone_classes": [(one, words.interesting(one, MOST)) for one in candidates],
+        "landed": [
+            (host_words.DEVICE[one.asked.device], one.landings[:MOST], max(len(one.landings) - MOST, 0))
+            for one in host.lookups
+            if one.landings
+        ],
+    }
 
 
 def strips(classes: tuple[ClassAnswer, ...], total: int, joint: int) -> str:
@@ -95,5 +127,4 @@ def _film(answer: Answer) -> Markup | None:
     moments = answer.run.moments
     film = films.film(answer.config, moments)
     said = [lines.answer_text(examples.outcome_of(moment)) for moment in moments]
-    actions = [moment.action for moment in moments]
-    return Markup(page.embedded(page.played(film, actions, said, len(moments), "the lookup", wrong=False)))
+    return Markup(page.embedded(page.played(film, said, "the lookup", wrong=False)))

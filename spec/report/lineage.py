@@ -10,15 +10,11 @@ from kvproof.core import actions as act
 from kvproof.spec import ground
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.laws.base import Moment
-from kvproof.spec.report import film as films
 from kvproof.spec.report.film import Block, Film, Owner, Tier, block_name
+from kvproof.spec.report.window import Row, named
 
-DEVICE_NAMES = ("block", "blocks", "source", "destination", "device", "twice", "adopted", "only_free", "only_unreferenced")
-"""Values of evidence that name device blocks, or blocks of the tier that ``tier`` names."""
-HOST_NAMES = ("host",)
-"""Values of evidence that name host blocks."""
 MOST = 6
-"""Blocks whose lives are told; evidence that names more is about the pool as a whole."""
+"""Blocks whose lives are told, the first ones; evidence that names more is about the pool as a whole."""
 
 
 @frozen(slots=True)
@@ -46,21 +42,26 @@ class Life:
 
 
 def lives(example: Counterexample, film: Film) -> tuple[Life, ...]:
-    """Return the lives of the blocks that the evidence names, in its order, at most ``MOST``.
+    """Return the lives of the blocks in question, the first ``MOST`` of them."""
+    return tuple(life(film, *row, why) for row, why in list(in_question(example, film).items())[:MOST])
 
-    Where it names none, those of the blocks that the action at the violation changed.
+
+def in_question(example: Counterexample, film: Film) -> dict[Row, str]:
+    """Return the blocks that the evidence names, in its order, with why they are in question; as far as they are shown.
+
+    Where it names none, those in the columns that it names; else those that changed where the law breaks.
     """
-    found: dict[tuple[Tier, int], str] = {}
+    shown = set(film.window.rows)
+    found: dict[Row, str] = {}
     for tier, block, why in named(example):
-        count = len(film.frames[-1].device if tier == "device" else film.frames[-1].host)
-        if 0 < block <= count:
+        if (tier, block) in shown:
             found.setdefault((tier, block), why)
     if not found:
-        found = dict(_in_columns(example, film))
+        found = {row: why for row, why in _in_columns(example, film) if row in shown}
     if not found:
         why = "changed by the action that breaks the law" if example.position >= 0 else "changed by the last action"
-        found = dict.fromkeys(touched(film, films.violation_of(example)), why)
-    return tuple(life(film, tier, block, why) for (tier, block), why in list(found.items())[:MOST])
+        found = dict.fromkeys(touched(film, film.broken), why)
+    return found
 
 
 def _in_columns(example: Counterexample, film: Film) -> Iterator[tuple[tuple[Tier, int], str]]:
@@ -69,7 +70,7 @@ def _in_columns(example: Counterexample, film: Film) -> Iterator[tuple[tuple[Tie
     number, group = values.get("request"), values.get("group")
     if not film.moments or not isinstance(number, int) or not isinstance(group, int):
         return
-    world = film.moments[films.violation_of(example) - 1].after
+    world = film.moments[film.broken - 1].after
     request = ground.request_of(world, number)
     if request is None or not 0 <= group < len(request.groups):
         return
@@ -78,14 +79,14 @@ def _in_columns(example: Counterexample, film: Film) -> Iterator[tuple[tuple[Tie
         value = values.get(name)
         for column in value if isinstance(value, tuple) else (value,):
             if isinstance(column, int) and 0 <= column < len(table) and table[column] != ground.NULL:
-                yield ("device", table[column]), f"column {column} of {film.names.request(number)} in g{group}"
+                yield ("device", table[column]), f"column {column} of {film.names_in(film.broken).request(number)} in g{group}"
 
 
 def touched(film: Film, number: int) -> list[tuple[Tier, int]]:
-    """Return the blocks that changed with a frame, none for the beginning."""
-    if number < 1:
+    """Return the blocks that changed with a frame, none for the first one."""
+    if number <= film.window.first:
         return []
-    before, after = film.frames[number - 1], film.frames[number]
+    before, after = film.frame(number - 1), film.frame(number)
     return [(two.tier, two.block) for one, two in zip(before.blocks(), after.blocks(), strict=True) if changed(one, two)]
 
 
@@ -95,24 +96,11 @@ def changed(before: Block, after: Block) -> bool:
     return before != after and not (moved and evolve(before, place=after.place) == after)
 
 
-def named(example: Counterexample) -> Iterator[tuple[Tier, int, str]]:
-    """Yield the blocks that evidence names, each with the name of the value."""
-    values = dict(example.values)
-    tier: Tier = "host" if str(values.get("tier", "")) in ("host", "cpu") else "device"
-    for name, value in example.values:
-        where: Tier | None = "host" if name in HOST_NAMES else tier if name in DEVICE_NAMES else None
-        if where is None:
-            continue
-        inner = value if isinstance(value, tuple | list) else (value,)
-        for block in inner:
-            if isinstance(block, int) and not isinstance(block, bool):
-                yield where, block, name
-
-
 def life(film: Film, tier: Tier, block: int, why: str = "") -> Life:
-    """Return everything that happened to a block."""
+    """Return everything that happened to a block in the worlds that are shown."""
     found: list[Event] = []
-    for before, moment, after in zip(film.frames, film.moments, film.frames[1:], strict=False):
+    moments = film.moments[film.window.first :]
+    for before, moment, after in zip(film.frames, moments, film.frames[1:], strict=False):
         one, two = before.of(tier, block), after.of(tier, block)
         changes = list(_changes(film, moment, one, two))
         if changes:

@@ -49,6 +49,11 @@ def action_text(action: Action) -> str:
     return f"{type(action).__name__}({', '.join(parts)})"
 
 
+def cut(text: str, longest: int) -> str:
+    """Return a text that is no longer than that."""
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
 def answer_text(outcome: Outcome) -> str:
     """Return what the model answered: the fields that the action set, or the refusal."""
     if outcome.record is None:
@@ -120,23 +125,31 @@ def story(example: Counterexample) -> list[Line]:
     return [line for line, _ in told(example)]
 
 
-def told(example: Counterexample) -> list[tuple[Line, bool]]:
+def told(example: Counterexample, most: int = MAX_LINES) -> list[tuple[Line, bool]]:
     """Return the lines of the story, each with whether the law breaks there: that one is never left out."""
-    lines = [(line, example.position in actions) for line, actions in whole(example)]
-    if len(lines) <= MAX_LINES:
+    return [(line, example.position in actions) for line, actions in windowed(example, most)]
+
+
+def windowed(
+    example: Counterexample, most: int = MAX_LINES, elsewhere: str = "the JSON form has every action"
+) -> list[tuple[Line, range]]:
+    """Return at most so many lines with their actions: the first ones, then those up to where the law breaks."""
+    lines = list(whole(example))
+    if len(lines) <= most:
         return lines
-    broken = next((at for at, (_, breaks) in enumerate(lines) if breaks), len(lines) - 1)
+    broken = next((at for at, (_, actions) in enumerate(lines) if example.position in actions), len(lines) - 1)
     # The lines behind the head end with the one that breaks the law, if it lies further ahead than the last ones reach.
-    last = len(lines) if broken >= len(lines) - MAX_LINES + HEAD + 1 or broken < HEAD else broken + 1
-    rest = MAX_LINES - HEAD - 1 - (last < len(lines))
-    first = max(HEAD, last - rest)
-    kept = [*lines[:HEAD], *([_left_out(first - HEAD)] if first > HEAD else []), *lines[first:last]]
-    return [*kept, _left_out(len(lines) - last)] if last < len(lines) else kept
+    head = min(HEAD, most // 2)
+    last = len(lines) if broken >= len(lines) - most + head + 1 or broken < head else broken + 1
+    rest = most - head - 1 - (last < len(lines))
+    first = max(head, last - rest)
+    kept = [*lines[:head], *([_left_out(first - head, elsewhere)] if first > head else []), *lines[first:last]]
+    return [*kept, _left_out(len(lines) - last, elsewhere)] if last < len(lines) else kept
 
 
-def _left_out(count: int) -> tuple[Line, bool]:
+def _left_out(count: int, elsewhere: str) -> tuple[Line, range]:
     lines = "1 line" if count == 1 else f"{count} lines"
-    return Line("...", f"{lines} left out; the JSON form has every action", ""), False
+    return Line("...", f"{lines} left out; {elsewhere}", ""), range(0)
 
 
 def whole(example: Counterexample) -> Iterator[tuple[Line, range]]:

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 
 from kvproof.spec import counterexample as examples
 from kvproof.spec.counterexample import Counterexample
-from kvproof.spec.report import legend, lines
+from kvproof.spec.report import around, further, legend, lines, words
+from kvproof.spec.report.legible import legible
 from kvproof.spec.report.standing import Standing, look
 
 MAX_LINES = 60
-BREAKS = " **✗ the law breaks here**"
-"""Stands behind the action that breaks the law."""
+LONG = 400
+"""Characters of what follows."""
 
 
 def render(example: Counterexample, standing: Standing | None = None) -> str:
@@ -20,7 +21,7 @@ def render(example: Counterexample, standing: Standing | None = None) -> str:
     out = [f"# {standing.head(example)}", "", *notes(standing), f"> {example.sentence}", ""]
     out.append(f"{text(example.message)}, at {text(lines.place(example))}.")
     if example.values:
-        said = legend.values(example)
+        said = words.in_short(example)
         out += [
             "",
             "; ".join(f"{name} = `{code(value)}`" + (f" ({text(owner)})" if owner else "") for name, value, owner in said),
@@ -29,12 +30,41 @@ def render(example: Counterexample, standing: Standing | None = None) -> str:
     if example.fault:
         out += ["", f"Planted fault: {text(lines.fault_text(example.fault))}."]
     if example.actions:
-        out += ["", *steps(example, lines.told(example))]
+        out += ["", *steps(example, lines.told(example), standing)]
     out += [f"\n{legend.HOW[0].upper()}{legend.HOW[1:]}."] if any(legend.changes(example)) else []
+    out += follows(example, standing)
+    out += departs(example, standing)
     out += ["", "<details><summary>Configuration</summary>", "", *configuration(example), "", "</details>"]
     out += ["", f"{lines.origin(example)[0].upper()}{lines.origin(example)[1:]}. To see it again:", ""]
     out.append(f"    {again(example)}")
-    return "\n".join(out) + "\n"
+    return legible("\n".join(out) + "\n")
+
+
+def follows(example: Counterexample, standing: Standing) -> list[str]:
+    """Return what the law lets happen behind the last action, in few lines, and what is left open."""
+    film = standing.film
+    if film is None or not further.sentence(example, film):
+        return []
+    out = ["", text(further.sentence(example, film))]
+    told = [f"{line.number} {line.action}" if numbers else line.action for line, numbers in further.told(example, film)]
+    out += ["", f"What follows: `{code('; '.join(told), LONG)}`"] if told else []
+    left = further.left(film)
+    return [*out, "", f"Left open: **{text('; '.join(left))}**."] if left else out
+
+
+def departs(example: Counterexample, standing: Standing) -> list[str]:
+    """Return where the run departs from one without the planted fault, in a paragraph."""
+    film = standing.film
+    found = None if film is None else around.departed(example, film)
+    if found is None:
+        return []
+    both = f" Here: `{code(found.here)}`; without the fault: `{code(found.sound)}`." if found.sound else ""
+    first = (
+        []
+        if found.sound
+        else [f" {what}: `{code(here)}` here, `{code(there)}` without it." for what, here, there in found.rows[:1]]
+    )
+    return ["", text(found.text) + both + "".join(map(text, first))]
 
 
 def notes(standing: Standing) -> list[str]:
@@ -44,19 +74,20 @@ def notes(standing: Standing) -> list[str]:
     return [f"**{'Not seen here.' if standing.gone else 'Not as the file says.'}** {text(' '.join(standing.notes))}", ""]
 
 
-def steps(example: Counterexample, told: Iterable[tuple[lines.Line, bool]]) -> list[str]:
+def steps(example: Counterexample, told: Iterable[tuple[lines.Line, bool]], standing: Standing) -> list[str]:
     """Return the table of the actions, the breaking one marked; what an implementation showed stands apart from the model's."""
+    mark = f" **{standing.mark(example).replace('✗ breaks ' + example.law, '✗ the law breaks here')}**"
     if example.implementation is None:
         head = ["| | action | answer |", "|---|---|---|"]
-        return head + [f"{_step(line, broken)} {text(line.answer)} |" for line, broken in told]
+        return head + [f"{_step(line, mark if broken else '')} {text(line.answer)} |" for line, broken in told]
     head = [f"| | action | {text(example.implementation.adapter)} showed | the model answers |", "|---|---|---|---|"]
-    return head + [f"{_step(line, broken)} {text(line.answer)} | {text(line.model)} |" for line, broken in told]
+    return head + [f"{_step(line, mark if broken else '')} {text(line.answer)} | {text(line.model)} |" for line, broken in told]
 
 
-def _step(line: lines.Line, broken: bool) -> str:
+def _step(line: lines.Line, mark: str) -> str:
     """Return the first two cells of a row."""
     done = f"`{code(line.action)}`" if line.number and line.number != "..." else text(line.action)
-    return f"| {line.number} | {done}{BREAKS if broken else ''} |"
+    return f"| {line.number} | {done}{mark} |"
 
 
 def again(example: Counterexample) -> str:
@@ -76,7 +107,7 @@ def text(value: str) -> str:
     return value.replace("|", "\\|").replace("\n", " ")
 
 
-def code(value: object) -> str:
+def code(value: object, longest: int = 160) -> str:
     """Return a value as it may stand between backticks in a cell of a table."""
     said = str(value).replace("|", "\\|").replace("`", "'").replace("\n", " ")
-    return said if len(said) <= 160 else said[:157] + "..."
+    return lines.cut(said, longest)

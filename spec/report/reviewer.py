@@ -6,6 +6,7 @@ and what a test has to bring about to see it at all.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from kvproof.core.config import SOUND
@@ -15,9 +16,9 @@ from kvproof.spec import laws as all_laws
 from kvproof.spec.counterexample import EXPLORER, SAMPLER, Counterexample
 from kvproof.spec.engines.witnesses import Tracker
 from kvproof.spec.exploring import liveness
-from kvproof.spec.report import around, candidates, fields, legend, lineage, lines, markdown, words
-from kvproof.spec.report import film as films
+from kvproof.spec.report import around, candidates, fields, further, legend, lineage, lines, markdown, words
 from kvproof.spec.report.film import Film
+from kvproof.spec.report.legible import legible
 from kvproof.spec.report.standing import Standing, look
 
 ENGINES = {
@@ -29,6 +30,8 @@ ENGINES = {
 """How a counterexample came about that is not a shortest one, in words."""
 MOST_EVENTS = 8
 """Events of a block's life that are told, the last ones."""
+MOST_LINES, MOST_FOLLOWING, MOST_ROWS, LONGEST = 400, 40, 60, 600
+"""Lines of the actions and of what follows, rows of a table, and characters of a cell."""
 
 
 NOTATION = (
@@ -37,6 +40,7 @@ NOTATION = (
     "`g1` is group 1, `h2` host block 2, all other block numbers are of the device; block 0 is the null block, which nobody "
     "holds. The free queue is listed from its front, which is reused first.",
     "What lies on several DCP ranks is separated by `|`. A key that a plan registers claims bytes that the step writes later.",
+    "`+1`, `+2`, ...: what the law lets happen behind the last action of the run.",
     "N: DCP ranks. I: interleave, tokens in turn on one rank. S: scheduler block, H: hash unit, A: alignment of hits, in "
     "tokens. "
     "`block`: tokens of a block on one rank. E: tokens under one column of a block table. `row`: columns of a worker's row.",
@@ -57,28 +61,27 @@ def render(example: Counterexample, file: str | None = None, standing: Standing 
     if source:
         out.append(f"Source: {_source(source)}. The law and its words: docs/laws.md, docs/semantics.md ({example.law}).")
     out += ["", "## Configuration", "", *markdown.configuration(example)]
-    out += _actions(example)
+    out += _actions(example, standing)
     if film is not None:
         out += _model(example)
+        out += _follows(example, film)
         out += _around(example, film)
         out += _lookup(example, film)
         out += _lives(example, film)
         out += _claims(example, film)
-    out += ["", "## Notation", "", *(f"- {text}" for text in NOTATION), *_words(example)]
+    out += ["", "## Notation", "", *(f"- {text}" for text in NOTATION), *_words(example, film)]
     out += ["", "## Why nothing shorter shows it", "", minimal(example)]
     out += ["", "## See it again", "", *_again(example, file)]
     if example.fault:
         out += ["", f"The fault is planted: {lines.fault_text(example.fault)}."]
     out += ["", "## Why earlier checking missed it", "", missed(example, film)]
-    return "\n".join(out) + "\n"
+    return legible("\n".join(out) + "\n")
 
 
 def _in_short(example: Counterexample, film: Film | None) -> list[str]:
     """Return the finding in a paragraph: where it breaks, and the values of the evidence with what they are."""
     out = [f"It breaks at {markdown.text(lines.place(example))}: {example.message}.", ""]
-    for (name, value, owner), (_, plain) in zip(legend.values(example), example.values, strict=True):
-        said = [owner, words.of_value(example, name, plain, film if example.implementation is None else None)]
-        behind = "; ".join(filter(None, said))
+    for name, value, behind in words.values(example, film):
         out.append(f"- {name} = `{markdown.code(value)}`" + (f" ({behind})" if behind else ""))
     out += [f"- {meaning}" for meaning in legend.meanings(example)]
     numbers = words.of_numbers(example, film) if film is not None and example.implementation is None else ""
@@ -101,22 +104,25 @@ def _again(example: Counterexample, file: str | None) -> list[str]:
     return [*found, *([without, ""] if without else []), f"    {markdown.again(example)}", "", f"{lines.origin(example)}."]
 
 
-def _words(example: Counterexample) -> list[str]:
-    """Return the actions and the fields of answers that occur, with what they mean."""
-    answers = [*lines.answers(example), *(lines.answer_text(outcome) for outcome in example.outcomes)]
+def _words(example: Counterexample, film: Film | None) -> list[str]:
+    """Return the actions and the fields of answers that occur, here or in what follows, with what they mean."""
+    following = () if film is None else film.moments[film.told :]
+    outcomes = (*example.outcomes, *map(examples.outcome_of, following))
+    answers = [*lines.answers(example), *map(lines.answer_text, outcomes)]
+    actions = (*example.actions, *(moment.action for moment in following))
     there = set(" ".join(answers).replace(",", " ").replace(";", " ").split())
     flags = [(name, meaning) for name, meaning in words.FLAGS.items() if name in there and name not in fields.MEANINGS]
-    said = [*words.of_actions(example), *flags, *fields.used(answers)]
+    said = [*words.of_actions(actions), *flags, *fields.used(answers)]
     return [f"- {name}: {meaning}." for name, meaning in said]
 
 
-def _actions(example: Counterexample) -> list[str]:
+def _actions(example: Counterexample, standing: Standing) -> list[str]:
     """Return the table of the actions, the breaking one marked."""
     if not example.actions:
         return []
-    told = [(line, example.position in actions) for line, actions in lines.whole(example)]
+    told = lines.told(example, MOST_LINES)
     how = ["", f"{legend.HOW[0].upper()}{legend.HOW[1:]}."] if any(legend.changes(example)) else []
-    return ["", "## What happens", "", *markdown.steps(example, told), *how]
+    return ["", "## What happens", "", *markdown.steps(example, told, standing), *how]
 
 
 def _model(example: Counterexample) -> list[str]:
@@ -131,18 +137,46 @@ def _model(example: Counterexample) -> list[str]:
     ]
 
 
-def _around(example: Counterexample, film: Film) -> list[str]:
-    """Return the state before and after the action that breaks the law, and as it should be after it."""
-    if not film.moments:
+def _follows(example: Counterexample, film: Film) -> list[str]:
+    """Return what the law lets happen behind the last action, and what is left open at the end."""
+    said = further.sentence(example, film)
+    if not said:
         return []
-    heads = [f"| | {' | '.join(around.HEADS[: 3 if film.sound is not None else 2])} |"]
-    heads.append(f"|{'---|' * (len(heads[0].split('|')) - 2)}")
-    rows = [f"| {name} | {' | '.join(map(markdown.text, values))} |" for name, *values in around.rows(example, film)]
-    out = ["", f"## Before and after{_of_model(example)}", "", *heads, *rows]
-    if film.sound is not None:
-        answer = lines.answer_text(examples.outcome_of(film.sound))
-        out += ["", f"Without the fault, from the same world, the answer is: {markdown.text(answer) or 'nothing but done'}."]
-    return out
+    out = ["", f"## What follows{_of_model(example)}", "", said]
+    if further.told(example, film):
+        out += ["", "| | action | answer |", "|---|---|---|"]
+        for line, numbers in further.told(example, film, MOST_FOLLOWING):
+            done = f"`{markdown.code(line.action)}`" if numbers else line.action
+            out.append(f"| {line.number} | {done} | {markdown.text(line.answer)} |")
+    left = further.left(film)
+    return [*out, "", "Left open at the end:", "", *(f"- {markdown.text(one)}" for one in left)] if left else out
+
+
+def _around(example: Counterexample, film: Film) -> list[str]:
+    """Return the state before and after the action that breaks the law, and as it is without the fault; where that departs."""
+    found = around.around(example, film)
+    departed = around.departed(example, film)
+    out = _table(found.heads, found.rows)
+    if out:
+        out = ["", f"## Before and after{_of_model(example)}", "", *out]
+    if departed is None:
+        return out
+    out += ["", "## Without the fault", "", markdown.text(departed.text)]
+    if departed.sound:
+        out += [
+            "",
+            f"- here the answer is: {markdown.text(departed.here)}",
+            f"- without the fault: {markdown.text(departed.sound)}",
+        ]
+    return [*out, "", *_table(("", "here", "without the fault"), departed.rows)] if departed.rows else out
+
+
+def _table(heads: Sequence[str], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    if not rows:
+        return []
+    cut = [[markdown.text(lines.cut(cell, LONGEST)) for cell in row] for row in rows[:MOST_ROWS]]
+    out = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}", *(f"| {' | '.join(row)} |" for row in cut)]
+    return [*out, "", f"{len(rows) - MOST_ROWS} more rows left out."] if len(rows) > MOST_ROWS else out
 
 
 def _of_model(example: Counterexample) -> str:
@@ -171,6 +205,9 @@ def _lives(example: Counterexample, film: Film) -> list[str]:
     if not told:
         return []
     out = ["", f"## What became of the blocks in question{_of_model(example)}"]
+    more = len(lineage.in_question(example, film)) - len(told)
+    out += ["", f"The first {len(told)} of them; {more} more are in question."] if more else []
+    out += ["", film.window.said] if film.window.said else []
     for life in told:
         out += ["", f"Block {life.name} ({life.why}):", ""]
         left_out = len(life.events) - MOST_EVENTS
@@ -178,15 +215,14 @@ def _lives(example: Counterexample, film: Film) -> list[str]:
             out.append(f"- {left_out} earlier events left out")
         if not life.events:
             out.append("- nothing happened to it")
-        out += [
-            f"- {event.position}, `{markdown.code(lines.action_text(example.actions[event.position]))}`: {event.text}"
-            for event in life.events[-MOST_EVENTS:]
-        ]
+        for event in life.events[-MOST_EVENTS:]:
+            done = markdown.code(lines.action_text(film.moments[event.position].action))
+            out.append(f"- {film.label(event.position)}, `{done}`: {event.text}")
     return out
 
 
 def _claims(example: Counterexample, film: Film) -> list[str]:
-    wrong = film.frames[films.violation_of(example)].wrong
+    wrong = film.frame(film.broken).wrong
     if not wrong:
         return []
     rows = [f"| {block.name} | {claim.text} | {markdown.text(block.bytes)} | {claim.wrong} |" for block, claim in wrong]
@@ -221,7 +257,7 @@ def missed(example: Counterexample, film: Film | None) -> str:
     if film is None or not example.actions:
         return "Nothing but this configuration: a test that never resolves it cannot see the fault."
     tracker = Tracker()
-    for moment in film.moments:
+    for moment in film.own:
         tracker.observe(moment)
     seen = [name for name, count in tracker.counts.items() if count]
     said = f"This run brings about: {', '.join(seen)}. " if seen else ""

@@ -47,6 +47,19 @@ class Standing:
         """Return the headline of a page."""
         return f"{example.law} does not break here" if self.gone else f"{example.law} does not hold"
 
+    def mark(self, example: Counterexample) -> str:
+        """Return what is said at the place where the law breaks by the file: that it does, or what is so here instead."""
+        law = example.law
+        if self.error is not None:
+            return f"the file says that {law} breaks here; that cannot be judged (see above)"
+        if self.gone:
+            return f"the file says that {law} breaks here: it does not"
+        if self.violation is not None and self.violation.position != example.position:
+            return f"✗ the file says that {law} breaks here: it breaks {lines.where(self.violation)}"
+        if example.position >= 0:
+            return f"✗ breaks {law}"
+        return f"✗ {law} does not hold {'on this run' if example.actions else 'of this configuration'}"
+
     def world(self) -> Film | None:
         """Return the film, None if the configuration is refused. Raises CounterexampleError for what cannot be run again."""
         if isinstance(self.error, CannotRun):
@@ -113,7 +126,7 @@ def _differences(example: Counterexample, film: Film) -> Iterator[str]:
     """Say what the model answers otherwise than the file has it: the first one in full, the others by their number."""
     differing = [
         (at, then, now)
-        for at, (then, now) in enumerate(zip(example.outcomes, map(examples.outcome_of, film.moments), strict=True))
+        for at, (then, now) in enumerate(zip(example.outcomes, map(examples.outcome_of, film.own), strict=True))
         if then != now
     ]
     if not differing:
@@ -140,7 +153,7 @@ def _others(example: Counterexample, film: Film) -> Iterator[str]:
         found = refuted(judge.configuration(film.config))
         # Another law may not reckon with numbers of a file that its own law never looks at.
         with suppress(ArithmeticError, ValueError, LookupError, TypeError, MemoryError):
-            for at, moment in enumerate(film.moments):
+            for at, moment in enumerate(film.own):
                 if found:
                     break
                 found += refuted(judge.moment(moment, at))

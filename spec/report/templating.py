@@ -6,6 +6,8 @@ from functools import cache
 
 import jinja2
 
+from kvproof.spec.report.legible import legible
+
 LOADER = jinja2.PackageLoader("kvproof.spec.report", "templates")
 
 
@@ -23,8 +25,8 @@ def environment() -> jinja2.Environment:
 
 
 def render(name: str, **values: object) -> str:
-    """Return a page."""
-    return environment().get_template(name).render(**values)
+    """Return a page, without control characters wherever a value comes from."""
+    return legible(environment().get_template(name).render(**values))
 
 
 def source(name: str) -> str:

@@ -10,7 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from kvproof.spec.counterexample import Counterexample
-from kvproof.spec.report import legend, lines
+from kvproof.spec.report import around, further, legend, lines, words
+from kvproof.spec.report.film import Film
+from kvproof.spec.report.legible import legible
 from kvproof.spec.report.outcome import Row
 from kvproof.spec.report.standing import Standing
 
@@ -18,35 +20,75 @@ from kvproof.spec.report.standing import Standing
 def show(console: Console, example: Counterexample, file: str | None = None, standing: Standing | None = None) -> None:
     """Print a counterexample; the last line is the command that reproduces it. ``file`` is where its JSON form lies."""
     head = f"{example.law} does not hold" if standing is None else standing.head(example)
-    console.print(Text(head, style="bold red"))
+    console.print(Text(legible(head), style="bold red"))
     for note in () if standing is None else standing.notes:
-        console.print(Text(f"! {note}", style="bold yellow"), soft_wrap=True)
+        console.print(Text(legible(f"! {note}"), style="bold yellow"), soft_wrap=True)
     _plain(console, f"  {example.sentence}")
     _plain(console, f"{example.message}")
     _plain(console, f"  at {lines.place(example)}")
-    for line in lines.evidence(example):
-        _plain(console, f"  {line}")
+    for name, value, why in words.in_short(example):
+        _plain(console, f"  {name} = {value}" + (f" ({why})" if why else ""))
+    for meaning in legend.meanings(example):
+        _plain(console, f"  ({meaning})")
     if example.fault:
         _plain(console, f"planted fault: {lines.fault_text(example.fault)}")
     _plain(console, f"{lines.sizes_text(example)}; profile {lines.profile_text(example.profile)}")
     _grid(console, ("group", "kind", "block", "E", "row"), lines.groups(example))
     if example.actions:
-        story = [(line.number, line.action, line.answer) for line in lines.story(example)]
-        _grid(console, ("", "action", "answer"), story)
+        _story(console, example, standing)
+    if standing is not None and standing.film is not None:
+        _further(console, example, standing.film)
     if any(legend.changes(example)):
         _plain(console, f"({legend.HOW})")
     _plain(console, lines.origin(example))
     _plain(console, lines.reproduce(example, file))
 
 
+def _story(console: Console, example: Counterexample, standing: Standing | None) -> None:
+    """Print the actions, the breaking one marked; what an implementation showed stands apart from the model's answers."""
+    mark = f"✗ breaks {example.law}" if standing is None else standing.mark(example)
+    rows = [(line.number, line.action + (f"  {mark}" if broken else ""), line) for line, broken in lines.told(example)]
+    if example.implementation is None:
+        _grid(console, ("", "action", "answer"), [(number, action, line.answer) for number, action, line in rows])
+        return
+    heads = ("", "action", f"{legible(example.implementation.adapter)} showed", "the model answers")
+    _grid(console, heads, [(number, action, line.answer, line.model) for number, action, line in rows])
+
+
+def _further(console: Console, example: Counterexample, film: Film) -> None:
+    """Print what the law lets happen behind the last action, what is left open, and where a run without the fault departs."""
+    said = further.sentence(example, film)
+    if said:
+        _plain(console, said)
+        _grid(
+            console,
+            ("", "what follows", "answer"),
+            [(line.number, line.action, line.answer) for line, _ in further.told(example, film)],
+        )
+    for one in further.left(film):
+        _plain(console, f"left open: {one}")
+    departed = around.departed(example, film)
+    if departed is not None:
+        _plain(console, departed.text)
+        if departed.sound:
+            _plain(console, f"  here: {departed.here}")
+            _plain(console, f"  without the fault: {departed.sound}")
+        for what, here, there in departed.rows[:MOST_DIFFERENCES]:
+            _plain(console, f"  {what}: {here} here, {there} without the fault")
+
+
+MOST_DIFFERENCES = 3
+"""Differences from a run without the fault that are printed."""
+
+
 def _plain(console: Console, text: str) -> None:
-    console.print(Text(text), soft_wrap=True)
+    console.print(Text(legible(text)), soft_wrap=True)
 
 
 def _grid(console: Console, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     grid = Table(*heads, box=None, pad_edge=False)
     for row in rows:
-        grid.add_row(*(Text(cell) for cell in row))
+        grid.add_row(*(Text(legible(cell)) for cell in row))
     put(console, grid)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from kvproof.core import actions as act
 from kvproof.spec.counterexample import Counterexample
+from kvproof.spec.report import legend, shapes
 from kvproof.spec.report.film import Film
 
 PARTS: dict[str, str] = {
@@ -86,14 +87,14 @@ PREFIXES = ("key", "node", "parent")
 """Evidence whose numbers are prefixes, which have names on a page."""
 
 
-def of_actions(example: Counterexample) -> Iterator[tuple[str, str]]:
+def of_actions(actions: Collection[act.Action]) -> Iterator[tuple[str, str]]:
     """Yield the actions that occur with what they do, in the order of the alphabet, then the parts of a step."""
-    kinds = {type(action) for action in example.actions}
+    kinds = {type(action) for action in actions}
     for kind in act.ACTIONS:
         if kind in kinds:
             first = (kind.__doc__ or "").partition("\n")[0].rstrip(".")
             yield kind.__name__, SAID.get(kind) or first.partition(" (T")[0].replace("``", "`")
-    parts = {action.part for action in example.actions if isinstance(action, act.Execute)}
+    parts = {action.part for action in actions if isinstance(action, act.Execute)}
     yield from ((part, f"part of a step's execution: {meaning}") for part, meaning in PARTS.items() if part in parts)
 
 
@@ -118,8 +119,39 @@ def _integers(value: Any) -> Iterator[int]:
 
 
 def of_value(example: Counterexample, name: str, value: Any, film: Film | None) -> str:
-    """Return what a value of evidence is, "" if its name says that; a prefix is called as everywhere on the page."""
+    """Return what a value of evidence is, "" if its name says that; a prefix is called as everywhere on the page.
+
+    Of lists the fields are named.
+    """
     meaning = OF_LAW.get((example.law, name)) or EVIDENCE.get(name, "")
     if name in PREFIXES and film is not None and isinstance(value, int) and value in film.names.known:
         return f"{film.names.at(value)}: {meaning or 'a prefix'}"
-    return meaning
+    names = shapes.of(example.law, name, value)
+    if not names:
+        return meaning
+    told = list(dict.fromkeys(shapes.prefixes(names, value)))[:MOST]
+    called = [
+        f"prefix {number} is {film.names.at(number)}" for number in told if film is not None and number in film.names.known
+    ]
+    return "; ".join(filter(None, (meaning, ", ".join((shapes.said(names, value), *called)))))
+
+
+def values(example: Counterexample, film: Film | None) -> list[tuple[str, str, str]]:
+    """Return name, value and explanation of each value of the evidence: whose it is, and what it means where that is not plain.
+
+    What an implementation showed has numbers of its own: there no prefix has a name of the model.
+    """
+    known = film if example.implementation is None else None
+    return [
+        (name, said, "; ".join(filter(None, (owner, of_value(example, name, value, known)))))
+        for (name, said, owner), (_, value) in zip(legend.values(example), example.values, strict=True)
+    ]
+
+
+def in_short(example: Counterexample) -> list[tuple[str, str, str]]:
+    """Return the same for a form with little room: of what a value means only whose it is and the names of its fields."""
+    found = []
+    for (name, said, owner), (_, value) in zip(legend.values(example), example.values, strict=True):
+        names = shapes.of(example.law, name, value)
+        found.append((name, said, "; ".join(filter(None, (owner, shapes.said(names, value) if names else "")))))
+    return found

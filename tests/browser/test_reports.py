@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from attrs import evolve
 
 from kvproof.spec.report import files as run_files
 from kvproof.spec.report import film as films
@@ -79,8 +80,9 @@ def test_a_report_opens_at_the_violation(opened, fault):
     if example.position >= 0:
         assert f"Action {example.position} " in now(shown)
         assert f"breaks {example.law}" in now(shown)
-    assert shown.locator("#film thead th").count() == len(example.actions) + 2
-    assert shown.locator("#film tbody tr").count() == sum(1 for _ in films.shoot(example).frames[0].blocks())
+    film = films.shoot(example)
+    assert shown.locator("#film thead th").count() == len(film.moments) + 2
+    assert shown.locator("#film tbody tr").count() == sum(1 for _ in film.frames[0].blocks())
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -93,8 +95,14 @@ def test_the_keyboard_alone_steps_through_every_action(opened, fault):
         shown.keyboard.press("ArrowRight")
         assert now(shown).startswith(f"Action {position} ")
         assert lines.action_text(action) in now(shown)
+    following = films.shoot(example).moments[len(example.actions) :]
+    for number, moment in enumerate(following, 1):
+        shown.keyboard.press("ArrowRight")
+        assert now(shown).startswith(f"What follows, +{number} ")
+        assert lines.action_text(moment.action) in now(shown)
+    last = now(shown)
     shown.keyboard.press("ArrowRight")  # nothing lies behind the last one
-    assert f"Action {len(example.actions) - 1} " in now(shown)
+    assert now(shown) == last
     shown.keyboard.press("Home")
     shown.keyboard.press("v")
     assert f"{example.law}" in now(shown)
@@ -233,6 +241,62 @@ def test_a_long_report_opens_soon(browser, tmp_path):
     shown.goto(file.as_uri())
     assert shown.locator("#film tbody tr").count() > 1
     assert shown.evaluate("performance.getEntriesByType('navigation')[0].domComplete") < 2_000
+    context.close()
+
+
+def test_a_run_that_goes_on_opens_where_something_is_left_open(opened, tmp_path):
+    opened.files = {"goes on": tmp_path / "goes-on.html"}
+    opened.files["goes on"].write_text(page.render(found("M-LEAK-3"), None))
+    shown = opened("goes on")
+    assert now(shown).startswith("What follows, +23 (the last is +23): CompleteStore(1)")
+    assert "Left open: the store side still knows r0, which has finished" in now(shown)
+    assert shown.locator("#follows li").all_inner_texts() == ["the store side still knows r0, which has finished"]
+    assert shown.locator("#film th.violation").inner_text() == "+23"
+    shown.locator("#actions tr", has_text="+11").first.wait_for()
+    shown.keyboard.press("ArrowLeft")
+    assert "Left open" not in now(shown)
+    assert shown.locator("#actions tr.now td").first.inner_text() == "+22"
+    # A life leads to what follows, too.
+    shown.locator("ol.life button", has_text="+23").first.click()
+    assert "Left open" in now(shown)
+
+
+def test_a_configuration_alone_shows_the_new_world(opened, tmp_path):
+    bare = evolve(found("M-LRU-1"), actions=(), outcomes=(), position=-1)
+    opened.files = {"bare": tmp_path / "bare.html"}
+    opened.files["bare"].write_text(page.render(bare, None))
+    shown = opened("bare")
+    assert now(shown).startswith("The beginning: there is no action")
+    assert shown.locator("#film thead th").all_inner_texts() == ["block", "start"]
+    assert "There are no actions: the configuration alone breaks the law." in shown.locator("main").inner_text()
+    shown.keyboard.press("ArrowRight")
+    assert now(shown).startswith("The beginning")
+
+
+def test_a_cell_says_in_words_what_it_is_when_somebody_points_at_it(opened):
+    shown = opened("M-HO-3")
+    cell = shown.locator("#film tr[data-block=d2] td").last
+    cell.hover()
+    assert (cell.get_attribute("title") or "").startswith("block 2; 2 references; ")
+    shown.locator("#film tr[data-block=d2] td").nth(1).click()
+    assert now(shown).startswith("Action 0 ")
+
+
+def test_a_long_report_of_a_large_pool_opens_soon_at_the_violation(browser, tmp_path):
+    """Its size has a bound, and so has what the browser draws."""
+    from tests.spec.report.test_window import large
+
+    file = tmp_path / "large.html"
+    file.write_text(page.render(large(1200, 1600), None))
+    assert file.stat().st_size < 2_000_000
+    context = browser.new_context()
+    shown = context.new_page()
+    shown.goto(file.as_uri())
+    assert shown.locator("#film td").count() <= 24_000
+    assert "breaks PC-8" in now(shown)
+    shown.locator("ol.life button").last.click()
+    assert "Finish(0)" in now(shown)
+    assert "and 1359 more" in shown.locator("#pools").inner_text()
     context.close()
 
 

@@ -13,7 +13,10 @@
   let state = {};
   for (const frame of data.frames) {
     state = Object.assign({}, state, frame.blocks);
-    frames.push(Object.assign({}, frame, { state, changed: new Set(frame.changed) }));
+    const places = new Map(Object.entries(frame.far));
+    frame.free.forEach((block, place) => places.set("d" + block, place));
+    frame.hostFree.forEach((block, place) => places.set("h" + block, place));
+    frames.push(Object.assign({}, frame, { state, places, changed: new Set(frame.changed) }));
   }
   const last = frames.length - 1;
   const violation = data.violation;
@@ -30,22 +33,16 @@
   const nameOf = (key) => (key[0] === "h" ? "h" + key.slice(1) : key.slice(1));
   const wrongOf = (frame, block) => (frame.settled ? block.keys.filter((key) => key.wrong) : []);
 
-  function glyph(block) {
-    if (block.owners.length) {
-      const labels = [...new Set(block.owners.map((owner) => owner[0].slice(1)))];
-      return labels.length > 2 ? labels.length + "x" : labels.join("+");
-    }
-    if (block.pins.length) return "p";
-    if (block.place !== null) return "\u00b7" + block.place;
-    return block.refs ? "?" : "";
-  }
+  // What the page calls a block in a cell comes with the data; only the place in the free queue changes all the time.
+  const placeOf = (frame, key) => frame.places.get(key);
+  const glyph = (frame, key) => frame.state[key].glyph.replace("#", String(placeOf(frame, key)));
 
   function cellText(key, frame) {
     const block = frame.state[key];
     const parts = ["block " + nameOf(key), block.refs + (block.refs === 1 ? " reference" : " references")];
     block.owners.forEach((owner) => parts.push(owner[0] + " g" + owner[1] + " column " + owner[2]));
     block.pins.forEach((pin) => parts.push(pin));
-    if (block.place !== null) parts.push("free, place " + block.place);
+    if (block.free) parts.push("free, place " + placeOf(frame, key));
     block.keys.forEach((k) => parts.push("key " + k.text + (k.wrong ? " (" + (frame.settled ? "wrong" : "not there yet") + ": " + k.wrong + ")" : "")));
     parts.push("bytes " + bytesOf(block));
     return parts.join("; ");
@@ -58,16 +55,17 @@
 
   // --- the picture --------------------------------------------------------------------------------------------------
 
-  const cells = [];
+  const columns = frames.map(() => []);
+  const numberOf = (frame) => (frame.position < 0 ? "the beginning" : (frame.follows ? "what follows, " : "action ") + frame.label);
   function draw() {
     const table = $("film");
     const head = el("tr");
     head.append(el("th", "block", "block"));
     frames.forEach((frame, step) => {
-      const th = el("th", frame.position < 0 ? "start" : String(frame.position), "step" + (step === violation ? " violation" : ""));
+      const th = el("th", frame.position < 0 ? "start" : frame.label, "step" + (step === violation ? " violation" : ""));
       th.scope = "col";
-      th.title = frame.position < 0 ? "the beginning" : "action " + frame.position + ": " + frame.action;
-      th.addEventListener("click", () => go(step));
+      th.dataset.step = String(step);
+      th.title = numberOf(frame) + (frame.action ? ": " + frame.action : "");
       head.append(th);
     });
     const top = el("thead");
@@ -75,37 +73,44 @@
     const body = el("tbody");
     for (const key of data.order) {
       const row = el("tr");
+      row.dataset.block = key;
       const th = el("th", nameOf(key), "block" + (named.has(key) ? " named" : ""));
       th.scope = "row";
       row.append(th);
       frames.forEach((frame, step) => {
         const block = frame.state[key];
-        const td = el("td", glyph(block));
+        const td = el("td", glyph(frame, key));
         const classes = [];
         if (block.owners.length) classes.push(colour(block.owners[0][0]));
-        if (block.place !== null) classes.push("free");
+        if (block.free) classes.push("free");
         if (frame.changed.has(key)) classes.push("changed");
         if (step === violation) classes.push("violation");
-        if (block.refs > 1) td.textContent += "\u00d7" + block.refs;
-        if (block.keys.length) td.textContent += "\u2022";
         if (wrongOf(frame, block).length) {
           classes.push("wrong");
           td.textContent += "\u2717";
         }
-        td.className = classes.join(" ");
-        td.title = cellText(key, frame);
-        td.addEventListener("click", () => go(step));
-        cells.push([td, step]);
+        if (classes.length) td.className = classes.join(" ");
+        td.dataset.step = String(step);
+        columns[step].push(td);
         row.append(td);
       });
       body.append(row);
     }
     table.append(top, body);
+    table.addEventListener("click", (event) => {
+      const cell = event.target.closest("[data-step]");
+      if (cell) go(Number(cell.dataset.step));
+    });
+    // What a cell says in words is put together when somebody points at it.
+    table.addEventListener("mouseover", (event) => {
+      const cell = event.target.closest("td[data-step]");
+      if (cell && !cell.title) cell.title = cellText(cell.parentElement.dataset.block, frames[Number(cell.dataset.step)]);
+    });
   }
 
   // --- one step -----------------------------------------------------------------------------------------------------
 
-  function poolTable(prefix, title, free) {
+  function poolTable(prefix, title, free, count) {
     const frame = frames[at];
     const section = el("section");
     section.append(el("h3", title));
@@ -113,6 +118,7 @@
     queue.setAttribute("aria-label", title + ": free queue, reused first first");
     free.forEach((block, place) => queue.append(el("li", (place ? "" : "first: ") + (prefix === "h" ? "h" : "") + block)));
     if (!free.length) queue.append(el("li", "free queue empty"));
+    if (count > free.length) queue.append(el("li", "and " + (count - free.length) + " more"));
     section.append(queue);
     const scroll = el("div", undefined, "scroll");
     const table = el("table");
@@ -130,12 +136,12 @@
       const name = el("td", nameOf(key));
       if (named.has(key)) {
         name.className = "named";
-        name.append(el("span", " (named by the evidence)", "hidden"));
+        name.append(el("span", " (in question)", "hidden"));
       }
       if (frame.changed.has(key)) name.append(el("span", " (changed)", "hidden"));
       row.append(name, el("td", String(block.refs)));
       const who = block.owners.map((owner) => owner[0] + " g" + owner[1] + "[" + owner[2] + "]").concat(block.pins);
-      if (block.place !== null) who.push("free #" + block.place);
+      if (block.free) who.push("free #" + placeOf(frame, key));
       row.append(el("td", who.join(", ")));
       const keys = el("td");
       block.keys.forEach((k, index) => {
@@ -162,26 +168,33 @@
     return section;
   }
   let ranksOpen = false;
+  let shown = -1;
 
   function go(step) {
     at = Math.max(0, Math.min(last, step));
     const frame = frames[at];
     $("slider").value = String(at);
-    $("slider").setAttribute("aria-valuetext", frame.position < 0 ? "the beginning" : "action " + frame.position);
-    const here = frame.position < 0 ? "The beginning" : "Action " + frame.position + " (the last is " + (data.actions - 1) + "): " + frame.action;
+    $("slider").setAttribute("aria-valuetext", numberOf(frame));
+    const of = frame.follows ? "What follows, " + frame.label + " (the last is +" + data.following + "): "
+      : "Action " + frame.label + " (the last is " + (data.actions - 1) + (data.following ? ", then +1 to +" + data.following : "") + "): ";
+    const here = frame.position < 0 ? "The beginning" + (data.actions ? "" : ": there is no action") : of + frame.action;
     const now = $("now");
     now.replaceChildren();
     const strong = el("strong", here);
     now.append(strong);
     if (at === violation) now.append(el("span", " " + data.mark, data.wrong ? "wrong" : "soft"));
+    if (at === violation && data.left.length) now.append(el("div", "Left open: " + data.left.join("; "), "wrong"));
     if (frame.answer) now.append(el("div", frame.answer, "mono"));
     const changed = [...frame.changed].map(nameOf);
     now.append(el("div", frame.phase + (frame.requests.length ? "; " + frame.requests.join("; ") : "; no request") +
       (changed.length ? "; changed blocks: " + changed.join(", ") : ""), "soft"));
-    cells.forEach(([td, other]) => td.classList.toggle("now", other === at));
+    columns.forEach((cells, step) => {
+      if (step === shown || step === at) cells.forEach((td) => td.classList.toggle("now", step === at));
+    });
+    shown = at;
     const pools = $("pools");
-    pools.replaceChildren(poolTable("d", "Device pool", frame.free));
-    if (data.host) pools.append(poolTable("h", "Host pool", frame.hostFree));
+    pools.replaceChildren(poolTable("d", "Device pool", frame.free, frame.count));
+    if (data.host) pools.append(poolTable("h", "Host pool", frame.hostFree, frame.hostCount));
     document.querySelectorAll("#actions tr[data-step]").forEach((row) => {
       const [first, end] = row.dataset.step.split("-").map(Number);
       const inside = frame.position >= first && frame.position <= end;
@@ -191,10 +204,10 @@
     });
     $("first").disabled = $("back").disabled = at === 0;
     $("last").disabled = $("forward").disabled = at === last;
-    const cell = cells.find(([, other]) => other === at);
+    const cell = columns[at][0];
     if (cell) {
       const box = $("film-scroll");
-      const left = cell[0].offsetLeft;
+      const left = cell.offsetLeft;
       if (left < box.scrollLeft + 80 || left > box.scrollLeft + box.clientWidth - 60) box.scrollLeft = left - box.clientWidth / 2;
     }
   }
@@ -231,7 +244,7 @@
   $("slider").max = String(last);
   $("slider").addEventListener("input", (event) => go(Number(event.target.value)));
   document.querySelectorAll("[data-go]").forEach((button) => button.addEventListener("click", () => {
-    go(Number(button.dataset.go) + 1);
+    go(Number(button.dataset.go) + 1 - data.first);
     $("player").scrollIntoView({ block: "start" });
   }));
   document.addEventListener("keydown", (event) => {

@@ -67,7 +67,24 @@ def test_the_command_writes_the_page(tmp_path, capsys):
     asked = ["explain", "--deployment", "kimi-k3-tp8-dcp8", "--prompt", "30000", "--html", str(file)]
     assert cli.main(asked) == 0
     assert capsys.readouterr().out == f"{file}\n"
-    assert "What the host tier adds" in file.read_text()
+    page = file.read_text()
+    assert "What the host tier adds" in page
+    # All that the terminal has of the host: what was stored, the lookups, the host's candidates, where a load lands.
+    for said in (
+        "Host tier: eager, 96 blocks",
+        "<td>tail of the prompt (T27)</td>",
+        "The host holds MLA: 12,288, 24,576, 29,184; KDA 1-3: 29,184.",
+        "Candidates on the host, device cache gone",
+        "Where the load lands (T29), device cache gone",
+        "<td>the state at 29,184</td>",
+    ):
+        assert said in page, said
+    assert page.count('<svg class="strips"') == 2
+
+
+def test_rules_and_what_they_mean_are_apart_as_text(found):
+    page = explained.render(found)
+    assert re.search(r"</span> hit:</dt> <dd>", page)
 
 
 @pytest.mark.parametrize(

@@ -54,10 +54,12 @@ def test_a_page_needs_nothing_but_itself(fault):
 def test_the_player_has_every_frame_and_the_one_that_breaks_the_law(fault):
     example = found(fault)
     data = data_of(page.render(example, "found.json"))
-    assert len(data["frames"]) == len(example.actions) + 1
-    assert [frame["position"] for frame in data["frames"]] == list(range(-1, len(example.actions)))
-    assert data["violation"] == (example.position + 1 if example.position >= 0 else len(example.actions))
     film = films.shoot(example)
+    following = 0 if film.follows is None else len(film.follows.moments)
+    assert (following > 0) is (fault == "M-GEO-1")
+    assert len(data["frames"]) == len(example.actions) + following + 1
+    assert [frame["position"] for frame in data["frames"]] == list(range(-1, len(example.actions) + following))
+    assert data["violation"] == (example.position + 1 if example.position >= 0 else len(example.actions) + following)
     state: dict[str, Any] = {}
     for number, frame in enumerate(data["frames"]):
         state |= frame["blocks"]
@@ -169,7 +171,9 @@ def test_a_reviewer_reads_everything_that_is_asked(fault):
         "Property",
         "Configuration",
         *(["What happens"] if example.actions else []),
+        *(["What follows"] if example.law == "LV-5" else []),
         *around,
+        "Without the fault",
         *lives,
         "Notation",
         "Why nothing shorter shows it",
@@ -184,15 +188,16 @@ def test_a_reviewer_reads_everything_that_is_asked(fault):
 def test_what_the_sound_model_would_have_done_stands_beside_what_was_done():
     """M-HO-3 stores the handoff of a request that was preempted before the step: without the fault nothing is stored."""
     example = found("M-HO-3")
-    rows = {name: values for name, *values in around.rows(example, films.shoot(example))}
+    rows = {name: values for name, *values in around.around(example, films.shoot(example)).rows}
     before, after, sound = rows["store 2"]
     assert (before, after, sound) == ("-", "2 to h3 (built)", "the same")
     assert rows["free queue of the host"] == ["h3, h1", "h1", "the same"]
     assert rows["r0, table of g1"] == ["0:- 1:2", "the same", "the same"]
     text = reviewer.render(example)
     assert "| store 2 | - | 2 to h3 (built) | the same |" in text
-    assert "Without the fault, from the same world, the answer is: outcomes [[0,1,2,4,'dropped_request_gone']]" in text
-    assert "Without the fault, from the same world" in page.render(example)
+    assert "departs from one without the fault at action 35, BuildMetadata(): the answer is another one" in text
+    assert "- without the fault: outcomes [[0,1,2,4,'dropped_request_gone']]" in text
+    assert "departs from one without the fault at action 35" in page.render(example)
 
 
 def test_a_reviewer_is_told_what_a_lookup_could_hit_if_that_breaks_the_law():
@@ -214,9 +219,11 @@ def test_a_reviewer_meets_no_action_and_no_answer_that_is_not_explained(fault):
     example = found(fault)
     notation = reviewer.render(example).partition("## Notation")[2].partition("## Why nothing")[0]
     explained = set(re.findall(r"^- ([A-Za-z_]+):", notation, re.MULTILINE))
-    assert {type(action).__name__ for action in example.actions} <= explained
-    assert {action.part for action in example.actions if isinstance(action, act.Execute)} <= explained
-    records = [outcome.record for outcome in example.outcomes if outcome.record is not None]
+    moments = films.shoot(example).moments  # what follows is on the page, too
+    actions = [moment.action for moment in moments]
+    assert {type(action).__name__ for action in actions} <= explained
+    assert {action.part for action in actions if isinstance(action, act.Execute)} <= explained
+    records = [moment.record for moment in moments if moment.record is not None]
     answered = {name for record in records for name in counterexample.changed_fields(record) if name != "action"}
     assert answered <= explained
 
@@ -241,7 +248,8 @@ def test_without_a_planted_fault_nobody_says_what_would_have_been_right():
     example = evolve(found("M-HO-3"), fault="")
     film = films.shoot(example)
     assert film.sound is None
-    assert all(len(row) == 3 for row in around.rows(example, film))
+    assert around.departed(example, film) is None
+    assert all(len(row) == 3 for row in around.around(example, film).rows)
     assert "without the fault" not in reviewer.render(example).lower()
 
 
