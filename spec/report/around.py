@@ -19,8 +19,8 @@ from kvproof.spec.report.departure import Sound
 from kvproof.spec.report.film import Film
 from kvproof.spec.report.names import Names
 
-SAME = "the same"
-"""As before the action."""
+SAME = "as before"
+"""What stands in a column whose value is that of the first one."""
 MOST = 12
 """Differences between two runs that are listed."""
 
@@ -131,7 +131,7 @@ def _differing(here: tuple[World, Names], there: tuple[World, Names]) -> list[tu
             found.append((f"{'block ' if mine.tier == 'device' else 'host block '}{mine.name}, {what}", left, right))
     if not found:
         place, mine, other_one = twins.narrowed(here[0], evolve(there[0], config=here[0].config), "world")
-        found.append((place, str(mine), str(other_one)))
+        found.append((f"{place} (a field of the model)", str(mine), str(other_one)))
     return found
 
 
@@ -162,9 +162,11 @@ def _state(world: World, names: Names) -> Iterator[tuple[str, str]]:
         yield name, what
         for group, state in enumerate(request.groups):
             yield f"{name}, table of g{group}", columns(state.table)
-        running = _running(world, request.request)
+        running, accepted = _running(world, request.request), _accepted(world, request.request)
         if running:
             yield f"{name}, worker's column of the running state", running
+        if accepted:
+            yield f"{name}, tokens of its last step that the worker counts as accepted", accepted
     yield "free queue", ", ".join(map(str, world.pool.free)) or "empty"
     yield from _transfers(world, names)
 
@@ -175,6 +177,13 @@ def _running(world: World, request: int) -> str:
         return ""
     of_row = world.worker.columns[world.worker.owners.index(request)]
     return ", ".join(f"g{group} {column}" for group, column in enumerate(of_row) if column >= 0)
+
+
+def _accepted(world: World, request: int) -> str:
+    """Return how many tokens of its last step the worker takes as accepted, "" without drafts and where it has no row (T36)."""
+    if request not in world.worker.owners or not world.config.num_draft_tokens:
+        return ""
+    return str(world.worker.accepted[world.worker.owners.index(request)])
 
 
 def _transfers(world: World, names: Names) -> Iterator[tuple[str, str]]:

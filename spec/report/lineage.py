@@ -49,7 +49,8 @@ def lives(example: Counterexample, film: Film) -> tuple[Life, ...]:
 def in_question(example: Counterexample, film: Film) -> dict[Row, str]:
     """Return the blocks that the evidence names, in its order, with why they are in question; as far as they are shown.
 
-    Where it names none, those in the columns that it names; else those that changed where the law breaks.
+    Where it names none, those in the columns that it names; else those that changed where the law breaks. A law on the end of a
+    run breaks far behind the fault: there it is those that changed where the run departs from one without the fault.
     """
     shown = set(film.window.rows)
     found: dict[Row, str] = {}
@@ -58,6 +59,10 @@ def in_question(example: Counterexample, film: Film) -> dict[Row, str]:
             found.setdefault((tier, block), why)
     if not found:
         found = {row: why for row, why in _in_columns(example, film) if row in shown}
+    if not found and example.position < 0 and film.sound is not None and film.sound.position is not None:
+        found = dict.fromkeys(
+            touched(film, film.sound.position + 1), "changed where the run departs from one without the fault"
+        )
     if not found:
         why = "changed by the action that breaks the law" if example.position >= 0 else "changed by the last action"
         found = dict.fromkeys(touched(film, film.broken), why)

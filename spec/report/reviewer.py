@@ -60,6 +60,7 @@ def render(example: Counterexample, file: str | None = None, standing: Standing 
     source = next((law.source for law in all_laws.ALL if law.id == example.law), "")
     if source:
         out.append(f"Source: {_source(source)}. The law and its words: docs/laws.md, docs/semantics.md ({example.law}).")
+    out += [] if film is None else _departed(example, film)
     out += ["", "## Configuration", "", *markdown.configuration(example)]
     out += _actions(example, standing)
     if film is not None:
@@ -153,15 +154,18 @@ def _follows(example: Counterexample, film: Film) -> list[str]:
 
 
 def _around(example: Counterexample, film: Film) -> list[str]:
-    """Return the state before and after the action that breaks the law, and as it is without the fault; where that departs."""
+    """Return the state before and after the action that breaks the law, and as it is without the fault."""
     found = around.around(example, film)
-    departed = around.departed(example, film)
     out = _table(found.heads, found.rows)
-    if out:
-        out = ["", f"## Before and after{_of_model(example)}", "", *out]
+    return ["", f"## Before and after{_of_model(example)}", "", *out] if out else []
+
+
+def _departed(example: Counterexample, film: Film) -> list[str]:
+    """Return where the run departs from one without the planted fault: a reviewer asks that first."""
+    departed = around.departed(example, film)
     if departed is None:
-        return out
-    out += ["", "## Without the fault", "", markdown.text(departed.text)]
+        return []
+    out = ["", "## Without the fault", "", markdown.text(departed.text)]
     if departed.sound:
         out += [
             "",
@@ -260,8 +264,8 @@ def missed(example: Counterexample, film: Film | None) -> str:
     for moment in film.own:
         tracker.observe(moment)
     seen = [name for name, count in tracker.counts.items() if count]
-    said = f"This run brings about: {', '.join(seen)}. " if seen else ""
-    said += f"A test without them, or one that does not judge {example.law}, passes: the wrong state is silent"
+    said = f"This run brings about: {', '.join(seen)}. A test without them, or one" if seen else "A test"
+    said += f" that does not judge {example.law}, passes: the wrong state is silent"
     fault = examples.fault_of_model(example)
     others = [law for law in faults.by_id(fault).laws if law != example.law] if fault else []
     return said + (f". {', '.join(others)} can see the same fault in other runs." if others else ".")

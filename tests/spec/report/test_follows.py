@@ -133,8 +133,8 @@ def test_where_a_run_departs_is_told_although_the_law_breaks_later():
     assert "free queue" in [name for name, _, _ in told.rows]
     # The state beside the broken one is that of the sound run, and not what the sound model makes of the faulty world.
     rows = {name: values for name, *values in around.around(longer, film).rows}
-    assert rows["free queue"][1] == "the same"
-    assert rows["free queue"][2] not in ("the same", rows["free queue"][0])
+    assert rows["free queue"][1] == "as before"
+    assert rows["free queue"][2] not in ("as before", rows["free queue"][0])
 
 
 @pytest.mark.parametrize("fault", ["M-LEAK-3", "M-TAIL-5"])
@@ -185,3 +185,25 @@ def test_another_configuration_is_named():
     told = around.departed(example, film)
     assert told is not None
     assert told.rows == (("sizes", "(4, 4, 2, 4)", "(2, 4, 2, 4)"),)
+
+
+def test_the_blocks_in_question_of_a_run_law_are_those_where_the_run_departs():
+    """The last action may be far behind what is wrong, and change blocks of which nothing is wrong."""
+    example = found("M-LEAK-3")
+    film = films.shoot(example)
+    assert film.sound is not None
+    assert film.sound.position is not None
+    lives = lineage.in_question(example, film)
+    assert list(lives) == lineage.touched(film, film.sound.position + 1)
+    assert set(lives.values()) == {"changed where the run departs from one without the fault"}
+    assert set(lives) != set(lineage.touched(film, film.broken))
+
+
+def test_accepted_tokens_stand_under_their_name():
+    """They are all in which a run with M-LATE-3 departs, and no path of the model's fields (T36.5)."""
+    example = found("M-LATE-3")
+    departed = around.departed(example, films.shoot(example))
+    assert departed is not None
+    (row,) = departed.rows
+    assert row[0].endswith("tokens of its last step that the worker counts as accepted")
+    assert row[1:] == ("1", "2")

@@ -169,11 +169,11 @@ def test_a_reviewer_reads_everything_that_is_asked(fault):
     lives = ["What became of the blocks in question"] if lineage.lives(example, films.shoot(example)) else []
     assert [heading for heading in headings if heading not in ("Keys and bytes then", "What the lookup could hit")] == [
         "Property",
+        "Without the fault",
         "Configuration",
         *(["What happens"] if example.actions else []),
         *(["What follows"] if example.law == "LV-5" else []),
         *around,
-        "Without the fault",
         *lives,
         "Notation",
         "Why nothing shorter shows it",
@@ -190,11 +190,11 @@ def test_what_the_sound_model_would_have_done_stands_beside_what_was_done():
     example = found("M-HO-3")
     rows = {name: values for name, *values in around.around(example, films.shoot(example)).rows}
     before, after, sound = rows["store 2"]
-    assert (before, after, sound) == ("-", "2 to h3 (built)", "the same")
-    assert rows["free queue of the host"] == ["h3, h1", "h1", "the same"]
-    assert rows["r0, table of g1"] == ["0:- 1:2", "the same", "the same"]
+    assert (before, after, sound) == ("-", "2 to h3 (built)", "as before")
+    assert rows["free queue of the host"] == ["h3, h1", "h1", "as before"]
+    assert rows["r0, table of g1"] == ["0:- 1:2", "as before", "as before"]
     text = reviewer.render(example)
-    assert "| store 2 | - | 2 to h3 (built) | the same |" in text
+    assert "| store 2 | - | 2 to h3 (built) | as before |" in text
     assert "departs from one without the fault at action 35, BuildMetadata(): the answer is another one" in text
     assert "- without the fault: outcomes [[0,1,2,4,'dropped_request_gone']]" in text
     assert "departs from one without the fault at action 35" in page.render(example)
@@ -428,3 +428,11 @@ def test_every_law_of_the_tests_is_of_another_family():
     families = {faults.by_id(fault).laws[0].partition("-")[0] for fault in FAULTS}
     assert len(families) >= 5
     assert {law.id for law in laws.ALL} >= {found(fault).law for fault in FAULTS}
+
+
+def test_why_a_test_missed_it_needs_no_situation():
+    whole = found("M-LRU-1")
+    example = evolve(whole, actions=whole.actions[:1], outcomes=whole.outcomes[:1], position=0)
+    film = films.shoot(example)
+    assert reviewer.missed(example, film).startswith("A test that does not judge PC-8, passes: ")
+    assert reviewer.missed(found("M-HO-3"), films.shoot(found("M-HO-3"))).startswith("This run brings about: ")
