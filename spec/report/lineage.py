@@ -59,8 +59,7 @@ def in_question(example: Counterexample, film: Film) -> dict[Row, str]:
     if not found:
         found = {row: why for row, why in _in_columns(example, film) if row in shown}
     if not found:
-        why = "changed by the action that breaks the law" if example.position >= 0 else "changed by the last action"
-        found = dict.fromkeys(touched(film, film.broken), why)
+        found = dict.fromkeys(touched(film, film.broken), f"changed by action {film.label(film.broken - 1)}")
     return found
 
 
