@@ -64,8 +64,7 @@ def in_question(example: Counterexample, film: Film) -> dict[Row, str]:
             touched(film, film.sound.position + 1), "changed where the run departs from one without the fault"
         )
     if not found:
-        why = "changed by the action that breaks the law" if example.position >= 0 else "changed by the last action"
-        found = dict.fromkeys(touched(film, film.broken), why)
+        found = dict.fromkeys(touched(film, film.broken), f"changed by action {film.label(film.broken - 1)}")
     return found
 
 

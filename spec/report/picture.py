@@ -87,7 +87,8 @@ def _svg(
     head = textwrap.wrap(title, (width - 16) // LETTER)[:TITLE_LINES]
     top, notes = TOP + LINE * (len(head) - 1), _notes(film, columns, rows)
     height = top + HEIGHT * len(rows) + 14 + LINE * len(notes)
-    about = "One row per block, one column per action that changed one of them; the frame marks where the law breaks."
+    about = "One row per block, one column per action that changed one of them"
+    about += "." if standing.gone else "; the frame marks where the law breaks."
     about = " ".join((*standing.notes, about, film.window.said)).rstrip()
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" '

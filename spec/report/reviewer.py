@@ -16,7 +16,7 @@ from kvproof.spec import laws as all_laws
 from kvproof.spec.counterexample import EXPLORER, SAMPLER, Counterexample
 from kvproof.spec.engines.witnesses import Tracker
 from kvproof.spec.exploring import liveness
-from kvproof.spec.report import around, candidates, fields, further, legend, lineage, lines, markdown, words
+from kvproof.spec.report import around, candidates, further, legend, lineage, lines, markdown, words
 from kvproof.spec.report.film import Film
 from kvproof.spec.report.legible import legible
 from kvproof.spec.report.standing import Standing, look
@@ -70,7 +70,13 @@ def render(example: Counterexample, file: str | None = None, standing: Standing 
         out += _lookup(example, film)
         out += _lives(example, film)
         out += _claims(example, film)
-    out += ["", "## Notation", "", *(f"- {text}" for text in NOTATION), *_words(example, film)]
+    out += [
+        "",
+        "## Notation",
+        "",
+        *(f"- {text}" for text in NOTATION),
+        *(f"- {name}: {meaning}." for name, meaning in words.notation(example, film)),
+    ]
     out += ["", "## Why nothing shorter shows it", "", minimal(example)]
     out += ["", "## See it again", "", *_again(example, file)]
     if example.fault:
@@ -103,18 +109,6 @@ def _again(example: Counterexample, file: str | None) -> list[str]:
     found = [f"    {lines.reproduce(example, Path(file).name)}", ""] if file and example.implementation is None else []
     without = "Without the JSON file that lies beside this page:" if found else ""
     return [*found, *([without, ""] if without else []), f"    {markdown.again(example)}", "", f"{lines.origin(example)}."]
-
-
-def _words(example: Counterexample, film: Film | None) -> list[str]:
-    """Return the actions and the fields of answers that occur, here or in what follows, with what they mean."""
-    following = () if film is None else film.moments[film.told :]
-    outcomes = (*example.outcomes, *map(examples.outcome_of, following))
-    answers = [*lines.answers(example), *map(lines.answer_text, outcomes)]
-    actions = (*example.actions, *(moment.action for moment in following))
-    there = set(" ".join(answers).replace(",", " ").replace(";", " ").split())
-    flags = [(name, meaning) for name, meaning in words.FLAGS.items() if name in there and name not in fields.MEANINGS]
-    said = [*words.of_actions(actions), *flags, *fields.used(answers)]
-    return [f"- {name}: {meaning}." for name, meaning in said]
 
 
 def _actions(example: Counterexample, standing: Standing) -> list[str]:
@@ -165,7 +159,7 @@ def _departed(example: Counterexample, film: Film) -> list[str]:
     departed = around.departed(example, film)
     if departed is None:
         return []
-    out = ["", "## Without the fault", "", markdown.text(departed.text)]
+    out = ["", f"## Without the fault{_of_model(example)}", "", markdown.text(departed.text)]
     if departed.sound:
         out += [
             "",

@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from kvproof.core import actions as act
+from kvproof.spec import counterexample as examples
 from kvproof.spec.counterexample import Counterexample
-from kvproof.spec.report import legend, shapes
+from kvproof.spec.report import fields, legend, lines, shapes
 from kvproof.spec.report.film import Film
 
 PARTS: dict[str, str] = {
@@ -155,3 +156,14 @@ def in_short(example: Counterexample) -> list[tuple[str, str, str]]:
         names = shapes.of(example.law, name, value)
         found.append((name, said, "; ".join(filter(None, (owner, shapes.said(names, value) if names else "")))))
     return found
+
+
+def notation(example: Counterexample, film: Film | None) -> list[tuple[str, str]]:
+    """Return the actions and the fields of answers that occur, here or in what follows, with what they mean."""
+    following = () if film is None else film.moments[film.told :]
+    outcomes = (*example.outcomes, *map(examples.outcome_of, following))
+    answers = [*lines.answers(example), *map(lines.answer_text, outcomes)]
+    actions = (*example.actions, *(moment.action for moment in following))
+    there = set(" ".join(answers).replace(",", " ").replace(";", " ").split())
+    flags = [(name, meaning) for name, meaning in FLAGS.items() if name in there and name not in fields.MEANINGS]
+    return [*of_actions(actions), *flags, *fields.used(answers)]

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import attrs
 import pytest
 from attrs import evolve
+from markupsafe import escape
 
 from kvproof.core import actions as act
 from kvproof.core.execute import PARTS
@@ -217,6 +218,9 @@ def test_a_reviewer_is_told_what_a_lookup_could_hit_if_that_breaks_the_law():
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_reviewer_meets_no_action_and_no_answer_that_is_not_explained(fault):
     example = found(fault)
+    shown = page.render(example)
+    for name, meaning in words.notation(example, films.shoot(example)):
+        assert f"<code>{name}</code>:</dt> <dd>{escape(meaning)}</dd>" in shown
     notation = reviewer.render(example).partition("## Notation")[2].partition("## Why nothing")[0]
     explained = set(re.findall(r"^- ([A-Za-z_]+):", notation, re.MULTILINE))
     moments = films.shoot(example).moments  # what follows is on the page, too

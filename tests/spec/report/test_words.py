@@ -111,6 +111,12 @@ def test_the_mark_says_that_the_law_does_not_break_here():
     assert (data["mark"], data["wrong"]) == ("the file says that PC-8 breaks here: it does not", False)
     assert text.count("the file says that PC-8 breaks here: it does not") == 2
     assert "✗ breaks PC-8" not in text
+    assert "<h1>PC-8 does not break here</h1>" in text
+    assert "<title>PC-8 does not break here - kvproof</title>" in text
+    assert "Jump to where the file has it" in text
+    assert "Block 1 (changed by action 7):" in forms.render("reviewer", gone())
+    assert "The column between thick lines is where the law breaks by the file, and does not break here." in text
+    assert "The column between thick lines is where the law breaks." in page.render(found("M-LRU-1"))
     for form in ("markdown", "reviewer"):
         assert "**the file says that PC-8 breaks here: it does not**" in forms.render(form, gone())
         assert "the law breaks here**" not in forms.render(form, gone())
