@@ -4,7 +4,7 @@
 #   make setup      .venv with kvproof in it and nothing else; the other targets do this first
 #   make check      set up, then `kvproof check` (no torch)
 #   make explore    all behaviours of the quick scopes (docs/explore.md); ARGS='--scope fa1-host', or the whole catalogue by kvproof explore
-#   make prove      claims about the model for all sizes, without the deep ones (docs/prove.md); ARGS='--claim list', or everything by kvproof prove
+#   make prove      set up with CrossHair and Z3 (no torch), then claims about the model for all sizes, without the deep ones (docs/prove.md); ARGS='--claim list', or everything by kvproof prove
 #   make gpu        model and tensors side by side on the CPU, the quick runs (docs/gpu.md); ARGS='--device cuda' on a device
 #   make test       set up with the test packages and torch, then the tests
 #   make lint       ruff, mypy --strict, pyright, import-linter
@@ -40,6 +40,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 LOCK := -c requirements/lock.txt
 SETUP := pyproject.toml setup.py requirements/lock.txt
 RUNTIME := $(VENV)/.installed-runtime
+PROOFS := $(VENV)/.installed-proofs
 TEST := $(VENV)/.installed-test
 CONFORM := $(VENV)/.installed-conform
 LINT := $(VENV)/.installed-lint
@@ -79,15 +80,20 @@ $(RUNTIME): $(SETUP) | python-matches
 	$(PIP) install $(LOCK) -e .
 	touch $@
 
+$(PROOFS): $(SETUP) $(RUNTIME)
+	@echo "installing CrossHair and Z3 into $(VENV) (half a minute)"
+	$(PIP) install $(LOCK) -e '.[proofs]'
+	touch $@
+
 # torch stands in the same command as the rest, so that no other torch can come in through a dependency. The choice is
-# written down after it was installed, never before.
+# written down after it was installed, never before. The extra `proofs` is among the test packages.
 $(TEST): $(SETUP) requirements/torch.txt | torch-matches
 	@choice='$(TORCH)'
 	if [ "$(origin TORCH)" = file ] && [ -e $(TORCH_CHOICE) ]; then choice=$$(cat $(TORCH_CHOICE)); fi
 	echo "installing the test packages with torch from: $$choice"
 	$(PIP) install $(LOCK) $$choice -e '.[test]'
 	printf '%s\n' "$$choice" > $(TORCH_CHOICE)
-	touch $@ $(RUNTIME)
+	touch $@ $(RUNTIME) $(PROOFS)
 
 $(CONFORM): $(SETUP) $(TEST)
 	$(PIP) install $(LOCK) -e '.[vllm]'
@@ -114,7 +120,7 @@ check: $(RUNTIME)
 explore: $(RUNTIME)
 	$(BIN)/kvproof explore $(or $(ARGS),--quick)
 
-prove: $(TEST)
+prove: $(PROOFS)
 	$(BIN)/kvproof prove $(or $(ARGS),--quick)
 
 gpu: $(TEST)

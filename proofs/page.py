@@ -68,10 +68,15 @@ def _claim(one: Claim | Lemma, row: Row | None) -> str:
     verdict = "not asked yet" if row is None else row.verdict.value + (f" ({_cell(row.why)})" if row.why else "")
     name = one.name if isinstance(one, Lemma) else one.name.partition(".")[2]
     faulty = ", ".join(catalogue.faults_of(one))
-    sizes = f"{SIZES[one.about.sizes]}: {_cell(one.about.bounds)}"
+    sizes = _cell(bounds_of(one))
     return (
         f"| `{name}` | {_cell(one.sentence)} | {functions} | {sizes} | {', '.join(one.about.laws)} | {verdict} | {faulty} |\n"
     )
+
+
+def bounds_of(one: Claim | Lemma) -> str:
+    """Return for what a claim or a lemma speaks, in words."""
+    return f"{SIZES[one.about.sizes]}: {one.about.bounds}"
 
 
 def _cell(text: str) -> str:

@@ -205,6 +205,7 @@ def _print(result: Result, seconds: float | None) -> None:
         what = f"the tie of {answer.unit.claim}" if answer.unit.kind == "tie" else answer.unit.claim
         console.print(f"\n{what} is {answer.said.verdict.value} ({functions})", markup=False, highlight=False, soft_wrap=True)
         console.print(f"  {known.sentence}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"  {page.bounds_of(known)}", markup=False, highlight=False, soft_wrap=True)
         console.print(f"  {answer.said.detail}", markup=False, highlight=False, soft_wrap=True)
     if seconds is not None:
         for answer in sorted(result.answers, key=lambda answer: -answer.said.seconds)[:10]:

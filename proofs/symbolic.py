@@ -19,7 +19,7 @@ from crosshair.core_and_libs import analyze_function, run_checkables
 from crosshair.options import AnalysisKind, AnalysisOptionSet
 from crosshair.statespace import AnalysisMessage, MessageType
 
-from kvproof.proofs import twins
+from kvproof.proofs import replaying, twins
 from kvproof.proofs.planting import Patch, rebound
 from kvproof.proofs.verdicts import Said, Verdict
 
@@ -78,8 +78,9 @@ def check(function: FunctionType, seconds: float, patches: tuple[Patch, ...] = (
     began = time.process_time()
     with rebound(patches):
         messages = list(run_checkables(analyze_function(function, options)))
-    verdict, detail = read(messages)
-    return Said(verdict, detail, time.process_time() - began)
+        verdict, detail = read(messages)
+        more = replaying.told(function, detail) if verdict is Verdict.REFUTED else ""
+    return Said(verdict, f"{detail}; {more}" if more else detail, time.process_time() - began)
 
 
 def read(messages: list[AnalysisMessage]) -> tuple[Verdict, str]:
