@@ -14,6 +14,13 @@ from kvproof.spec.exits import ExitCode
 @click.option("--quick", is_flag=True, help="Leave out what takes long.")
 @click.option("--claim", "claims", multiple=True, metavar="NAME", help="Only this claim; may be repeated; `list` lists them.")
 @click.option(
+    "--law",
+    "laws",
+    multiple=True,
+    metavar="ID",
+    help="Only claims that name this law, or one of a family (HO); may be repeated.",
+)
+@click.option(
     "--fault",
     "planted",
     multiple=True,
@@ -42,6 +49,7 @@ from kvproof.spec.exits import ExitCode
 def command(
     quick: bool,
     claims: tuple[str, ...],
+    laws: tuple[str, ...],
     planted: tuple[str, ...],
     update: bool,
     write: Path | None,
@@ -62,6 +70,7 @@ def command(
     return running.run(
         quick,
         claims,
+        laws,
         planted,
         update=update,
         write=write,

@@ -31,10 +31,11 @@ LAWS = """
 
 The strongest label that holds: **proved** (a claim states the whole law for the functions that it is about; for all sizes,
 on a grid, or for a shape), **exhausted** (judged on all behaviours of some scopes of [`kvproof explore`](explore.md)),
-**tested** (judged by walks and Hypothesis in [`kvproof check`](check.md) alone). *Parts* counts further confirmed claims
-that say something of the law.
+**tested** (judged by walks, Hypothesis and recordings in [`kvproof check`](check.md) alone). *Parts* counts further confirmed
+claims that say something of the law. `kvproof prove --law ID` asks all of these; *deep* ones take long, and a quick run leaves
+them out.
 
-| law | label | proved by | parts | scopes | judged |
+| law | label | proved by, and for what | parts | scopes | judged |
 |---|---|---|--:|--:|--:|
 """
 
@@ -67,11 +68,16 @@ def _claim(one: Claim | Lemma, row: Row | None) -> str:
     functions = ", ".join(f"`{said_of(function)}`" for function in one.about.of)
     verdict = "not asked yet" if row is None else row.verdict.value + (f" ({_cell(row.why)})" if row.why else "")
     name = one.name if isinstance(one, Lemma) else one.name.partition(".")[2]
-    faulty = ", ".join(catalogue.faults_of(one))
-    sizes = _cell(bounds_of(one))
-    return (
-        f"| `{name}` | {_cell(one.sentence)} | {functions} | {sizes} | {', '.join(one.about.laws)} | {verdict} | {faulty} |\n"
+    cells = (
+        f"`{name}`" + (", deep" if one.about.deep else ""),
+        _cell(one.sentence),
+        functions,
+        _cell(bounds_of(one)),
+        ", ".join(one.about.laws),
+        verdict,
+        ", ".join(catalogue.faults_of(one)),
     )
+    return f"| {' | '.join(cells)} |\n"
 
 
 def bounds_of(one: Claim | Lemma) -> str:
@@ -93,7 +99,8 @@ def said_of(function: object) -> str:
 # --- laws ---------------------------------------------------------------------------------------------------------
 
 
-def _confirmed(law: Law, rows: Mapping[str, Row], settling: bool) -> list[Claim | Lemma]:
+def confirmed(law: Law, rows: Mapping[str, Row], *, settling: bool) -> list[Claim | Lemma]:
+    """Return the confirmed claims and lemmas that settle a law, or those that say a part of it."""
     return [
         one
         for one in catalogue.everything()
@@ -107,7 +114,7 @@ def _confirmed(law: Law, rows: Mapping[str, Row], settling: bool) -> list[Claim 
 
 def label(law: Law, rows: Mapping[str, Row], exhausted: Mapping[str, Exhausted]) -> str:
     """Return the strongest label that holds for a law."""
-    proofs = {one.about.sizes for one in _confirmed(law, rows, True)}
+    proofs = {one.about.sizes for one in confirmed(law, rows, settling=True)}
     for sizes in SIZES:
         if sizes in proofs:
             return f"proved ({SIZES[sizes]})"
@@ -115,8 +122,11 @@ def label(law: Law, rows: Mapping[str, Row], exhausted: Mapping[str, Exhausted])
 
 
 def _law(law: Law, rows: Mapping[str, Row], exhausted: Mapping[str, Exhausted]) -> str:
-    by = ", ".join(f"`{one.name}`" for one in _confirmed(law, rows, True))
-    parts = len(_confirmed(law, rows, False))
+    by = "; ".join(
+        f"`{one.name}`{', deep' if one.about.deep else ''} ({_cell(bounds_of(one))})"
+        for one in confirmed(law, rows, settling=True)
+    )
+    parts = len(confirmed(law, rows, settling=False))
     one = exhausted.get(law.id, Exhausted(0, 0))
     named = f"[{law.id}](laws.md)"
     return f"| {named} | {label(law, rows, exhausted)} | {by} | {parts or ''} | {one.scopes or ''} | {one.judged or ''} |\n"

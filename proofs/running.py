@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from kvproof.proofs import catalogue, exhausted, page, table, work
+from kvproof.proofs import catalogue, exhausted, naming, page, table, work
 from kvproof.proofs import result as results
 from kvproof.proofs.result import Asked, Result
 from kvproof.proofs.table import Row
@@ -32,6 +32,7 @@ WITH_FAULT = ("asked", "refuted", "confirmed", "undetermined")
 def run(
     quick: bool,
     claims: tuple[str, ...],
+    laws: tuple[str, ...],
     planted: tuple[str, ...],
     *,
     update: bool,
@@ -42,7 +43,7 @@ def run(
     timing: bool,
 ) -> ExitCode:
     """Do what the command line asks for (see `kvproof.proofs.command`). Raises UserError."""
-    others = quick or update or timing or write is not None or certificate is not None
+    others = quick or laws or update or timing or write is not None or certificate is not None
     if "list" in claims or "list" in planted:
         if others or len(claims) + len(planted) > 1:
             raise UserError("a list asks nothing: leave all but --json out")
@@ -51,13 +52,13 @@ def run(
         raise UserError(
             "--fault '' names no fault: kvproof prove --fault list lists the faulty twins, kvproof faults the catalogue"
         )
-    asked = Asked(quick, claims, check.one_fault(planted))
+    asked = Asked(quick, (*claims, *naming.claims(laws, quick)), check.one_fault(planted))
     if update and (asked.fault or write is not None):
         raise UserError("--update writes the table of the model as it is: leave --fault and --write out")
     if write is not None or certificate is not None:
-        if quick or claims or asked.fault or update or timing:
+        if quick or asked.claims or asked.fault or update or timing:
             raise UserError(
-                "--write and --certificate prove nothing: leave --quick, --claim, --fault, --update and --timing out"
+                "--write and --certificate prove nothing: leave --quick, --claim, --law, --fault, --update and --timing out"
             )
         return _write(write, certificate, as_json)
     units = results.units(asked)

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from attrs import asdict
 from rich.table import Table
 
 from kvproof.spec import faults as registry
-from kvproof.spec import laws, output
+from kvproof.spec import laws, output, standing
 from kvproof.spec.commands.check import wide_console
 from kvproof.spec.exits import UserError
 from kvproof.spec.laws.base import Law
+from kvproof.spec.report import labels
 
 MARKS = {"S": "soundness", "C": "completeness and progress", "D": "definition"}
 NOT_YET = "not yet shown to bite"
@@ -69,8 +71,25 @@ def as_text(law: Law) -> str:
     lines.append("faults that it must catch:")
     summaries = {fault.id: fault.summary for fault in registry.ALL}
     lines += [f"  {name}: {summaries.get(name, 'comes with a later part')}" for name in law.faults]
+    lines += standing_lines(law)
     lines.append(f"`kvproof check --law {law.id}` checks it alone.")
     return "\n".join(lines)
+
+
+def standing_lines(law: Law) -> list[str]:
+    """Return the label of a law, what it rests on, and the commands that ask for it."""
+    label, behind = labels.read()[law.id], standing.read()[law.id]
+    found = [f"label: {label}"]
+    if behind.proofs:
+        found.append("claims that settle it, with their bounds:")
+        found += [f"  {one.claim}{' (deep)' if one.deep else ''}: {one.bounds}" for one in behind.proofs]
+    if behind.proofs or behind.parts:
+        counts = f"settling it {len(behind.proofs)}, saying a part of it {behind.parts}"
+        found.append(f"`kvproof prove --law {law.id}` asks the claims that name it, among them {counts}.")
+    if behind.scopes:
+        scopes = "one scope" if behind.scopes == 1 else f"{behind.scopes} scopes"
+        found.append(f"`kvproof explore --law {law.id}` judges it alone; it was judged on all behaviours of {scopes}.")
+    return found
 
 
 def planted_now(law: Law) -> list[str]:
@@ -99,6 +118,8 @@ def as_dict(law: Law) -> dict[str, object]:
         "after": [action.__name__ for action in law.on],
         "bent_by": [f"{field} = {value}" for field, value in law.bent_by],
         "later": law.later,
+        "label": labels.read()[law.id],
+        "behind": asdict(standing.read()[law.id]),
     }
 
 

@@ -25,10 +25,10 @@ from kvproof.core import (
 )
 from kvproof.core.kinds import scratch
 from kvproof.core.offload import admission, counters, lazy, promotion, reset, tracks
-from kvproof.proofs import catalogue, claim, exhausted, page, symbolic, table, twins
+from kvproof.proofs import catalogue, claim, exhausted, labelling, page, symbolic, table, twins
 from kvproof.proofs.catalogue import Claim
 from kvproof.proofs.verdicts import Verdict
-from kvproof.spec import faults, laws
+from kvproof.spec import faults, laws, standing
 from kvproof.spec.exits import UserError
 from tests.tidy.sources import ROOT
 
@@ -202,3 +202,25 @@ def test_every_law_is_looked_for_in_what_was_exhausted():
 
 def test_the_page_is_as_generated():
     assert (ROOT / "docs/verified-properties.md").read_text(encoding="utf-8") == page.text(table.read(), exhausted.read())
+
+
+def test_the_command_line_says_of_each_law_what_the_page_says() -> None:
+    assert standing.read() == labelling.behind(), "python -m kvproof.proofs.labelling writes it"
+
+
+def test_the_page_says_for_what_a_law_is_proved_and_which_claims_are_deep() -> None:
+    said = (ROOT / "docs/verified-properties.md").read_text(encoding="utf-8")
+    for law, name in (
+        ("HO-2", "outputs.a_drain_hands_everything_out_once"),
+        ("CP-12", "storing.a_reset_that_is_done_leaves_an_empty_host"),
+    ):
+        known = catalogue.by_name(name)
+        row = next(line for line in said.splitlines() if line.startswith(f"| [{law}](laws.md) | "))
+        assert f"| proved (shape) | `{name}`, deep (shape: {known.about.bounds}) |" in row
+        assert f"| `{name.partition('.')[2]}`, deep | " in said
+    assert "(shape: four blocks without keys" in said
+
+
+def test_what_is_tested_is_said_alike_on_both_pages() -> None:
+    for page_of in ("docs/verified-properties.md", "docs/prove.md"):
+        assert "judged by walks, Hypothesis and recordings in" in (ROOT / page_of).read_text(encoding="utf-8")

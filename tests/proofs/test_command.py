@@ -171,6 +171,63 @@ def test_timing_says_what_took_long(answers, capsys):
     assert any(line.endswith(" s") and line[:1].isdigit() for line in lines(out))
 
 
+# --- the claims of a law -------------------------------------------------------------------------------------------
+
+
+def naming(law):
+    return [one for one in catalogue.everything() if law in one.about.laws]
+
+
+def test_a_law_stands_for_the_claims_that_name_it(answers, capsys):
+    _, asked = answers
+    assert prove(capsys, "--law", "ds-2", "--law", "HO-2")[0] == 0
+    names = list(dict.fromkeys(unit.claim for unit in asked))
+    assert set(names) == {one.name for law in ("DS-2", "HO-2") for one in naming(law)}
+    assert {"grid.one_rank_has_a_slot", "geometry.owner_is_a_rank", "outputs.a_drain_hands_everything_out_once"} <= set(names)
+    asked.clear()
+    prove(capsys, "--law", "HO-2", "--claim", CLAIM)
+    assert {unit.claim for unit in asked} == {CLAIM, *(one.name for one in naming("HO-2"))}
+
+
+def test_a_quick_run_asks_the_claims_of_a_law_that_are_not_deep(answers, capsys):
+    _, asked = answers
+    assert prove(capsys, "--law", "DS-2", "--quick")[0] == 0
+    assert {unit.claim for unit in asked} == {one.name for one in naming("DS-2") if not one.about.deep}
+    assert any(one.about.deep for one in naming("DS-2"))
+
+
+def test_a_family_stands_for_the_claims_of_all_its_laws(answers, capsys):
+    _, asked = answers
+    assert naming("CN-2") == []
+    assert prove(capsys, "--law", "CN")[0] == 0
+    family = {one.name for one in catalogue.everything() if any(law.startswith("CN-") for law in one.about.laws)}
+    assert {unit.claim for unit in asked} == family
+
+
+def test_a_fault_is_planted_for_the_claims_of_a_law(answers, capsys):
+    _, asked = answers
+    assert prove(capsys, "--law", "HO-2", "--fault", "M-HO-2")[0] == 2
+    assert {unit.claim for unit in asked if unit.kind == "faulty"} == {one.name for one in naming("HO-2")}
+
+
+@pytest.mark.parametrize(
+    ("judged", "said"),
+    [
+        (
+            {"HB-4": exhausted.Exhausted(12, 60)},
+            "HB-4 is exhausted, on all behaviours of 12 scopes: kvproof explore --law HB-4",
+        ),
+        ({"HB-4": exhausted.Exhausted(1, 6)}, "HB-4 is exhausted, on all behaviours of one scope: kvproof explore --law HB-4"),
+        ({}, "HB-4 is tested, by walks, Hypothesis and recordings: kvproof check --law HB-4"),
+    ],
+)
+def test_a_law_that_no_claim_names_says_what_it_rests_on(judged, said, answers, capsys):
+    exhausted.write(judged)
+    code, out, err = prove(capsys, "--law", "HB-4")
+    assert (code, out) == (1, "")
+    assert f"HB-4: no claim or lemma names it; {said}" in err
+
+
 # --- planted faults -----------------------------------------------------------------------------------------------
 
 
@@ -252,6 +309,11 @@ def test_a_wrong_formula_is_planted_in_its_lemmas(answers, capsys):
         (["--fault", "rounded upp"], "`kvproof prove --fault list` the faulty twins"),
         (["--claim", ""], "no claim ''"),
         (["--quick", "--claim", DEEP], f"{DEEP} is deep, and --quick leaves out what is deep"),
+        (["--law", "DS-22"], "no law 'DS-22' (did you mean DS-2"),
+        (["--law", ""], "no law ''"),
+        (["--law", "CP-12", "--quick"], "CP-12: all claims that name it are deep"),
+        (["--law", "DS-2", "--claim", "list"], "a list asks nothing"),
+        (["--law", "DS-2", "--write", "page.md"], "prove nothing: leave --quick, --claim, --law"),
         (["--claim", "list", "--quick"], "a list asks nothing"),
         (["--claim", "list", "--claim", "no.such"], "a list asks nothing"),
         (["--claim", "list", "--fault", "M-GEO-99"], "a list asks nothing"),

@@ -8,7 +8,7 @@ import re
 import pytest
 from click.testing import CliRunner
 
-from kvproof.spec import cli, faults, laws
+from kvproof.spec import cli, faults, laws, standing
 from kvproof.spec.commands.laws import NOT_YET, as_markdown, command
 from tests.tidy.sources import ROOT
 
@@ -65,6 +65,28 @@ def test_one_law_is_said_in_full():
     assert "TB-1" not in said.output
     as_json = CliRunner().invoke(command, ["DS-6", "--json"])
     assert [entry["id"] for entry in json.loads(as_json.output)] == ["DS-6"]
+
+
+def test_a_law_says_what_it_rests_on():
+    """The label, the claims that settle it with their bounds, and the commands that ask for either."""
+    said = CliRunner().invoke(command, ["HO-2", "HB-4"]).output
+    proved, exhausted = said.split("\n\n")
+    lines = proved.splitlines()
+    at = lines.index("label: proved (shape)")
+    assert lines[at + 1] == "claims that settle it, with their bounds:"
+    assert lines[at + 2].startswith("  outputs.a_drain_hands_everything_out_once (deep): shape: four blocks without keys; ")
+    behind = standing.read()
+    parts, scopes = behind["HO-2"].parts, behind["HO-2"].scopes
+    assert lines[at + 3 : at + 5] == [
+        f"`kvproof prove --law HO-2` asks the claims that name it, among them settling it 1, saying a part of it {parts}.",
+        f"`kvproof explore --law HO-2` judges it alone; it was judged on all behaviours of {scopes} scopes.",
+    ]
+    assert "label: exhausted\n`kvproof explore --law HB-4` judges it alone" in exhausted
+    assert "kvproof prove" not in exhausted
+    (entry,) = json.loads(CliRunner().invoke(command, ["HO-2", "--json"]).output)
+    assert entry["label"] == "proved (shape)"
+    assert entry["behind"]["proofs"][0]["deep"] is True
+    assert (entry["behind"]["parts"], entry["behind"]["scopes"]) == (parts, scopes)
 
 
 def test_a_family_lists_its_laws():
