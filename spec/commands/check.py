@@ -12,10 +12,12 @@ from rich.console import Console
 from kvproof.spec import check, faults, output
 from kvproof.spec.check import Job, Options, Result
 from kvproof.spec.exits import ExitCode
+from kvproof.spec.exploring import kills
 from kvproof.spec.progress import Shown
 from kvproof.spec.report import outcome, terminal
 
 SHOWN = 3
+"""So many counterexamples and so many problems are printed."""
 
 
 @click.command("check", short_help="Check the laws, kill the faults, replay the recordings.")
@@ -99,11 +101,14 @@ def _print(result: Result, files: list[Path], seconds: float | None) -> None:
     terminal.table(console, title, outcome.rows(result))
     for line in outcome.legend(result):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    for remark in outcome.remarks(result):
+    for remark in _remarks(result):
         console.print(remark, markup=False, highlight=False, soft_wrap=True)
     if seconds is not None:
         console.print(f"{seconds} s", highlight=False)
     console.print(f"verdict: {outcome.verdict_of(result.verdict)}", highlight=False)
+    shortest = kills.command(result.options.fault)
+    if shortest:
+        console.print(f"`{shortest}` finds the shortest run of that scope", markup=False, highlight=False, soft_wrap=True)
     shown = result.found[: 1 if result.options.fault else SHOWN]
     hidden = len(result.found) - len(shown)
     if hidden:
@@ -113,3 +118,13 @@ def _print(result: Result, files: list[Path], seconds: float | None) -> None:
         terminal.show(console, example, str(files[number]) if files else None)
     if not shown and result.problems:
         console.print("kvproof replay " + result.problems[0].partition(",")[0], highlight=False, soft_wrap=True)
+
+
+def _remarks(result: Result) -> list[str]:
+    """Return the remarks, of recordings that differ the first few and a count: one wrong rule makes dozens differ."""
+    others = outcome.remarks(result)[len(result.problems) :]
+    different = list(dict.fromkeys(result.problems))
+    shown, rest = different[:SHOWN], len(different) - SHOWN
+    if rest > 0:
+        shown.append(f"... and {rest} more such lines about recordings: --json and --report DIR have them all")
+    return shown + others

@@ -31,8 +31,9 @@ def command(ids: tuple[str, ...], as_json: bool, write: Path | None) -> None:
     """List every fault: what it does wrong, where it was seen, the laws that must catch it, and how short it gets.
 
     The last columns are the numbers of actions of the shortest counterexample that random walks and shrinking have found, and
-    of the one that the explorer knows to be shortest in its scope (- where none is pinned). An ID says one fault in full.
-    `kvproof check --fault ID` plants one and shows its counterexample, `kvproof explore --fault ID` a shortest one.
+    of the one that the explorer knows to be shortest in a scope of its own (- where none is pinned): the scopes differ, so
+    either may be smaller. An ID says one fault in full. `kvproof check --fault ID` plants one and shows its counterexample,
+    `kvproof explore --fault ID` that of the explorer.
     """
     if ids and write is not None:
         raise UserError("--write writes the page of all faults: leave the ids out")
@@ -70,22 +71,21 @@ def as_text(fault: Fault) -> str:
             "laws that must catch it:",
             *(f"  {law}: {laws.by_id(law).sentence}" for law in fault.laws),
             f"scopes where generation finds it, the fastest first: {', '.join(fault.scopes)}",
-            f"shortest known counterexample: {'not pinned' if actions is None else f'{actions} actions'}",
-            f"shortest one in a scope of the explorer: {_said(kill)}",
+            f"counterexample of walks and shrinking, in those scopes: {_walked(actions)}",
+            f"counterexample of the explorer, in a scope of its own: {_explored(kill)}",
             f"scenario: docs/semantics.md, section 6, row {fault.id}",
             f"`kvproof check --fault {fault.id}` plants it and shows its counterexample.",
-            *([] if kill is None else [f"`{shortest(fault, kill)}` plants it and shows the shortest one."]),
+            *([] if kill is None else [f"`{kills.command(fault.id)}` plants it and shows that of the explorer."]),
         ]
     )
 
 
-def shortest(fault: Fault, kill: Kill) -> str:
-    """Return the command that finds the shortest counterexample that is pinned."""
-    return f"kvproof explore --fault {fault.id} --scope {kill.scope} --law {kill.law}"
+def _walked(actions: int | None) -> str:
+    return "not pinned" if actions is None else f"{actions} actions, the fewest that they have found"
 
 
-def _said(kill: Kill | None) -> str:
-    return "not pinned" if kill is None else f"{kill.length} actions, by {kill.law} in {kill.scope}"
+def _explored(kill: Kill | None) -> str:
+    return "not pinned" if kill is None else f"{kill.length} actions, by {kill.law} in {kill.scope}, where none is shorter"
 
 
 def as_dict(fault: Fault) -> dict[str, object]:
@@ -105,7 +105,7 @@ def as_dict(fault: Fault) -> dict[str, object]:
             "scope": kill.scope,
             "law": kill.law,
             "actions": kill.length,
-            "command": shortest(fault, kill),
+            "command": kills.command(fault.id),
         },
     }
 

@@ -28,6 +28,12 @@ def unpinned() -> tuple[Fault, ...]:
     return tuple(fault for fault in faults.ALL if fault.id not in known)
 
 
+def command(fault: str) -> str:
+    """Return the command that finds the pinned counterexample to a fault; empty where none is pinned."""
+    kill = table().get(fault)
+    return "" if kill is None else f"kvproof explore --fault {fault} --scope {kill.scope} --law {kill.law}"
+
+
 def options(ids: Sequence[str], most_edges: int = 0) -> Options:
     """Return how the explorer looks for a fault by its laws: nothing else ends the search.
 

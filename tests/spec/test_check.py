@@ -15,6 +15,7 @@ from kvproof.spec import check, cli, counterexample, faults, laws
 from kvproof.spec.check import Done, Job, Options, Result
 from kvproof.spec.engines import rules, scopes, witnesses
 from kvproof.spec.exits import ExitCode, UserError
+from kvproof.spec.exploring import kills
 from kvproof.spec.laws.base import Evidence
 from kvproof.spec.report import files as report_files
 from kvproof.spec.report import lines, outcome
@@ -160,6 +161,43 @@ def test_a_fault_is_found_reported_and_shown_again(tmp_path, capsys):
     assert cli.main(["report", str(file)]) == ExitCode.HOLDS
     assert cli.main(["report", str(file), "--markdown"]) == ExitCode.HOLDS
     assert capsys.readouterr().out.endswith(f"    {command}\n")
+
+
+def test_of_many_recordings_that_differ_the_first_are_printed_and_all_are_in_the_json(capsys, monkeypatch):
+    problems = [f"m{number}.ndjson.gz, operation 6: differs in refusal" for number in (1, 1, 1, 2, 3, 4, 4, 5)]
+    result = without(passed(), 0, problems=tuple(problems), found=(example(),))
+    result = without(result, 1, killed=())
+    monkeypatch.setattr(check, "run", lambda *of: result)
+    assert cli.main(["check"]) == ExitCode.REFUTED
+    said = capsys.readouterr().out.splitlines()
+    first = said.index(problems[0])
+    assert said[first : first + 4] == [
+        *(problems[at] for at in (0, 3, 4)), "... and 2 more such lines about recordings: --json and --report DIR have them all",
+    ]  # fmt: skip
+    assert sum("differs in refusal" in line for line in said) == 3
+    assert said[first + 4].startswith("fault ")
+    assert cli.main(["check", "--json"]) == ExitCode.REFUTED
+    assert json.loads(capsys.readouterr().out)["problems"] == problems
+
+
+@pytest.mark.parametrize("problems", [("a", "b", "c"), ("a",), ()])
+def test_few_problems_are_printed_as_they_are(problems, capsys, monkeypatch):
+    monkeypatch.setattr(check, "run", lambda *of: without(passed(), 0, problems=problems))
+    cli.main(["check"])
+    said = capsys.readouterr().out.splitlines()
+    assert [line for line in said if line in problems] == list(problems)
+    assert not any(line.startswith("...") for line in said)
+
+
+def test_a_planted_fault_names_the_command_that_finds_the_shortest_run(capsys):
+    kill = kills.table()["M-EVICT-1"]
+    line = f"kvproof explore --fault M-EVICT-1 --scope {kill.scope} --law {kill.law}"
+    assert cli.main(["check", "--fault", "M-EVICT-1", "--law", "PC-5", "--scope", "fa4"]) == ExitCode.REFUTED
+    said = capsys.readouterr().out.splitlines()
+    assert said[said.index("verdict: refuted") + 1] == f"`{line}` finds the shortest run of that scope"
+    assert cli.main(["check", "--law", "COW", "--scope", "fa4", "--quick", "--processes", "1"]) == ExitCode.UNDETERMINED
+    assert "shortest" not in capsys.readouterr().out
+    assert kills.command("") == ""
 
 
 def test_the_line_under_a_counterexample_finds_it_again(capsys):

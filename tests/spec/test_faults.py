@@ -260,7 +260,10 @@ def test_one_fault_is_said_in_full(capsys: pytest.CaptureFixture[str]) -> None:
     assert "replaces: kvproof.core.work.queue_copy, kvproof.core.plans.copy_ends" in said
     assert f"  {fault.laws[0]}: {LAWS[fault.laws[0]].sentence}" in said
     assert any(line.endswith(": " + ", ".join(fault.scopes)) for line in said)
-    assert f"shortest known counterexample: {LENGTHS['M-COW-5']} actions" in said
+    assert (
+        f"counterexample of walks and shrinking, in those scopes: {LENGTHS['M-COW-5']} actions, the fewest that they have found"
+        in said
+    )
     assert "replaces: profile prompt_tail = P" in second
     assert cli.main(["faults", "M-TAIL-4", "--json"]) == 0
     assert [entry["id"] for entry in json.loads(capsys.readouterr().out)] == ["M-TAIL-4"]
@@ -268,11 +271,23 @@ def test_one_fault_is_said_in_full(capsys: pytest.CaptureFixture[str]) -> None:
     kill = kills.table()["M-TAIL-4"]
     line = f"kvproof explore --fault M-TAIL-4 --scope {kill.scope} --law {kill.law}"
     assert cli.main(["faults", "M-TAIL-4"]) == 0
-    assert f"`{line}` plants it and shows the shortest one." in capsys.readouterr().out
+    assert f"`{line}` plants it and shows that of the explorer." in capsys.readouterr().out
     assert cli.main(["faults", "M-TAIL-4", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["explorer"]["command"] == line
     assert cli.main(["faults", "M-TAIL-44"]) == 1
     assert "did you mean M-TAIL-4" in capsys.readouterr().err
+
+
+def test_the_two_counterexamples_of_a_fault_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of M-TAIL-2 the explorer has a shorter one than the walks, in another scope: neither is called the shortest of all."""
+    fault, kill = faults.by_id("M-TAIL-2"), kills.table()["M-TAIL-2"]
+    assert kill.length < LENGTHS["M-TAIL-2"]
+    assert kill.scope not in fault.scopes
+    assert cli.main(["faults", "M-TAIL-2"]) == 0
+    said = capsys.readouterr().out
+    assert "shortest" not in said
+    own = f"counterexample of the explorer, in a scope of its own: {kill.length} actions, by CC-6 in {kill.scope}, where none is shorter"
+    assert own in said.splitlines()
 
 
 @pytest.mark.parametrize("fault", faults.ALL, ids=IDS)
