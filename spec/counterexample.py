@@ -262,16 +262,16 @@ def command(example: Counterexample) -> str:
     explored = example.engine in (EXPLORER, SAMPLER)
     words = ["kvproof gpu" if example.engine == TENSORS else "kvproof explore" if explored else "kvproof check"]
     if example.fault:
-        words.append(f"--fault {example.fault}")
+        words.append(f"--fault {shlex.quote(example.fault)}")
     if example.engine == TENSORS:
         words.append(f"--run {shlex.quote(example.scope)} --seed {example.seed}")
         return " ".join(words)
     if explored:
-        words += [f"--law {example.law}", f"--scope {example.scope}"]
+        words += [f"--law {shlex.quote(example.law)}", f"--scope {shlex.quote(example.scope)}"]
         if example.engine == SAMPLER:
             words.append(f"--random 1 --seed {example.seed}")
         return " ".join(words)
-    words += [f"--law {example.law}", f"--seed {example.seed}", f"--scope {example.scope}"]
+    words += [f"--law {shlex.quote(example.law)}", f"--seed {example.seed}", f"--scope {shlex.quote(example.scope)}"]
     if example.quick:
         words.append("--quick")
     return " ".join(words)

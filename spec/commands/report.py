@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -26,6 +27,16 @@ FORM_OPTIONS = {
 NAMED = "--html, --markdown, --reviewer, --svg or --as-test"
 
 
+class Named(click.Path):
+    """A path that has a name: an empty one would be the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path. Raises UserError if it is empty."""
+        if not str(value):
+            raise UserError("--out is given an empty name: name a file, or a folder")
+        return super().convert(value, param, ctx)
+
+
 def _form_options(command: Callable[..., object]) -> Callable[..., object]:
     """Add an option for each form; their arguments are collected by ``_forms``."""
     for name, what in reversed(FORM_OPTIONS.items()):
@@ -44,7 +55,7 @@ def _forms(asked: Mapping[str, bool]) -> list[str]:
 @_form_options
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=Named(path_type=Path),
     metavar="FILE",
     help="Write the form to FILE instead of printing it; FILE is a folder for several forms.",
 )

@@ -65,7 +65,7 @@ def around(example: Counterexample, film: Film) -> Around:
     found = []
     for name in dict.fromkeys(name for state in told for name in state):
         before, *others = (state.get(name, "-") for state in told)
-        found.append((name, before, *(SAME if other == before else other for other in others)))
+        found.append((name, before, *(SAME if other == before != "-" else other for other in others)))
     return Around(tuple(heads), tuple(found))
 
 
@@ -129,7 +129,7 @@ def _differing(here: tuple[World, Names], there: tuple[World, Names]) -> list[tu
     for mine, its in zip(*(frame.blocks() for frame in frames), strict=True):
         for what, left, right in _of_block(mine, its):
             found.append((f"{'block ' if mine.tier == 'device' else 'host block '}{mine.name}, {what}", left, right))
-    if not found:
+    if not found and here[0] != evolve(there[0], config=here[0].config):
         place, mine, other_one = twins.narrowed(here[0], evolve(there[0], config=here[0].config), "world")
         found.append((f"{place} (a field of the model)", str(mine), str(other_one)))
     return found

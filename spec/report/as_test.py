@@ -16,7 +16,7 @@ from kvproof.core.config import SOUND
 from kvproof.spec import counterexample as examples
 from kvproof.spec import faults
 from kvproof.spec.counterexample import Counterexample
-from kvproof.spec.report import lines
+from kvproof.spec.report import departure, lines
 from kvproof.spec.report.legible import legible
 from kvproof.spec.report.standing import Standing, look
 
@@ -75,14 +75,15 @@ def render(example: Counterexample, standing: Standing | None = None) -> str:
     if example.implementation is not None:
         call = lines.reproduce(example).replace("check_all_laws(adapter,", "check_all_laws(adapter(),")
         return IMPLEMENTATION.format(call=call, **values)
-    return MODEL.format(json=examples.dumps(without_fault(example)), **values)
+    return MODEL.format(json=examples.dumps(_mended(example)), **values)
 
 
-def without_fault(example: Counterexample) -> Counterexample:
-    """Return the counterexample as it is to be run without its planted fault: a profile field has its sound value again."""
-    field = _field(example)
-    profile = example.profile if field is None else evolve(example.profile, **{field: getattr(SOUND, field)})
-    return evolve(example, fault="", profile=profile)
+def _mended(example: Counterexample) -> Counterexample:
+    """Return the example of the test; a fault that is not known here can only be left out."""
+    try:
+        return departure.without_fault(example)
+    except faults.FaultError:
+        return evolve(example, fault="")
 
 
 def _field(example: Counterexample) -> str | None:
@@ -112,7 +113,7 @@ def _about(example: Counterexample, standing: Standing) -> Iterator[str]:
     if example.engine == examples.TENSORS:
         yield "The fault is one of the tensors, which this test does not run: it passes as long as the model keeps the law."
         return
-    passes = look(without_fault(example)).violation is None
+    passes = look(_mended(example)).violation is None
     yield "Without the fault it passes." if passes else "Without the fault it fails, too: the code as it stands breaks the law."
     field = _field(example)
     if field is None:

@@ -7,10 +7,12 @@ what the law's judgement goes on with in each.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
+import attrs
 from attrs import evolve, frozen
 
-from kvproof.core.config import SOUND, Config
+from kvproof.core.config import SOUND, Config, Profile
 from kvproof.core.errors import ConfigError
 from kvproof.core.world import new_world
 from kvproof.spec import counterexample as examples
@@ -43,15 +45,11 @@ def sound(example: Counterexample, config: Config, moments: Sequence[Moment], br
         return None
     if not fault_of_model(example):
         return Sound(why="The fault is one of the tensors: all worlds of the model on this page are without it.")
-    fault = faults.by_id(example.fault)
-    profile = example.profile
-    if fault.profile is not None:
-        profile = evolve(profile, **{fault.profile[0]: getattr(SOUND, fault.profile[0])})
+    mended = without_fault(example)
     try:
-        there = example.settings.config(profile)
+        there = example.settings.config(mended.profile)
     except ConfigError as error:
         return Sound(why=f"Without the fault the configuration is refused: {error}.")
-    mended = evolve(example, fault="", profile=profile)
     world = new_world(there)
     found: list[Moment] = []
     for action in example.actions:
@@ -63,6 +61,29 @@ def sound(example: Counterexample, config: Config, moments: Sequence[Moment], br
         return Sound(there, tuple(found), CONFIGURATION)
     last = len(moments) if broken == len(moments) else broken
     return Sound(there, tuple(found), _first(moments[:last], found[:last]))
+
+
+def without_fault(example: Counterexample) -> Counterexample:
+    """Return the counterexample as it is to be run without its planted fault. The caller plants nothing.
+
+    What the fault puts into the profile has its sound value again: the field that it is, or one that it writes itself when a
+    configuration is resolved, which is known by its coming back when it is taken out. Raises FaultError for an unknown fault.
+    """
+    planted = fault_of_model(example)
+    fault, profile = faults.by_id(planted) if planted else None, example.profile
+    if fault is not None and fault.profile is not None:
+        profile = _sound(profile, fault.profile[0])
+    elif fault is not None:
+        with faults.planted(fault), suppress(ConfigError):
+            for field in attrs.fields(Profile):
+                there = example.settings.config(_sound(profile, field.name))
+                if profile != _sound(profile, field.name) and there.profile == profile:
+                    profile = _sound(profile, field.name)
+    return evolve(example, fault="", profile=profile)
+
+
+def _sound(profile: Profile, field: str) -> Profile:
+    return evolve(profile, **{field: getattr(SOUND, field)})
 
 
 def _first(here: Sequence[Moment], there: Sequence[Moment]) -> int | None:

@@ -18,7 +18,7 @@ LONG = 400
 def render(example: Counterexample, standing: Standing | None = None) -> str:
     """Return the page; its last line is the command that finds it again, which needs no file of this machine."""
     standing = standing or look(example)
-    out = [f"# {standing.head(example)}", "", *notes(standing), f"> {example.sentence}", ""]
+    out = [f"# {standing.head(example)}", "", *notes(standing), f"> {text(example.sentence)}", ""]
     out.append(f"{text(example.message)}, at {text(lines.place(example))}.")
     if example.values:
         said = words.in_short(example)
@@ -103,8 +103,8 @@ def configuration(example: Counterexample) -> list[str]:
 
 
 def text(value: str) -> str:
-    """Return text for a cell of a table."""
-    return value.replace("|", "\\|").replace("\n", " ")
+    """Return text for a line or a cell of a table: one line, and nothing of it is a tag or a fence."""
+    return value.replace("|", "\\|").replace("<", "\\<").replace("```", "'''").replace("\n", " ")
 
 
 def code(value: object, longest: int = 160) -> str:

@@ -55,8 +55,8 @@ def render(example: Counterexample, file: str | None = None, standing: Standing 
     """Return the text. Raises CounterexampleError for what cannot be run again."""
     standing = standing or look(example)
     film = standing.world()
-    out = [f"# {example.law}: {example.message}", "", *markdown.notes(standing), *_in_short(example, film)]
-    out += ["", "## Property", "", f"> {example.sentence}", ""]
+    out = [f"# {example.law}: {markdown.text(example.message)}", "", *markdown.notes(standing), *_in_short(example, film)]
+    out += ["", "## Property", "", f"> {markdown.text(example.sentence)}", ""]
     source = next((law.source for law in all_laws.ALL if law.id == example.law), "")
     if source:
         out.append(f"Source: {_source(source)}. The law and its words: docs/laws.md, docs/semantics.md ({example.law}).")
@@ -87,7 +87,7 @@ def render(example: Counterexample, file: str | None = None, standing: Standing 
 
 def _in_short(example: Counterexample, film: Film | None) -> list[str]:
     """Return the finding in a paragraph: where it breaks, and the values of the evidence with what they are."""
-    out = [f"It breaks at {markdown.text(lines.place(example))}: {example.message}.", ""]
+    out = [f"It breaks at {markdown.text(lines.place(example))}: {markdown.text(example.message)}.", ""]
     for name, value, behind in words.values(example, film):
         out.append(f"- {name} = `{markdown.code(value)}`" + (f" ({behind})" if behind else ""))
     out += [f"- {meaning}" for meaning in legend.meanings(example)]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attrs import Factory, frozen
+from attrs import Factory, field, frozen, validators
 
 from kvproof.spec import counterexample as examples
 from kvproof.spec.exits import UserError
@@ -28,7 +28,7 @@ class RunError(UserError):
 class LawRow:
     """What a run says of a law: its verdict, and how often it was judged."""
 
-    verdict: str
+    verdict: str = field(validator=validators.instance_of(str))
     judged: int
 
 
@@ -36,7 +36,7 @@ class LawRow:
 class ScopeRow:
     """What a run covered of a scope, in words; ``size`` is what a comparison looks at."""
 
-    verdict: str
+    verdict: str = field(validator=validators.instance_of(str))
     size: str
     leaves_out: tuple[str, ...] = ()
 
@@ -62,7 +62,7 @@ class Run:
     """
 
     kind: str
-    verdict: str
+    verdict: str = field(validator=validators.instance_of(str))
     kvproof: str = ""
     laws: Mapping[str, LawRow] = Factory(dict)
     faults: Mapping[str, str] = Factory(dict)

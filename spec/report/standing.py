@@ -93,7 +93,11 @@ def look(example: Counterexample) -> Standing:
         return Standing(False, notes, film, error=CounterexampleError(why))
     if violation is not None:
         return Standing(
-            True, (*_elsewhere(example, violation), *differences), film, violation=violation, differences=differences
+            True,
+            (*_elsewhere(example, violation), *_evidence(example, violation), *differences),
+            film,
+            violation=violation,
+            differences=differences,
         )
     others = () if film is None else tuple(_others(example, film))
     return Standing(False, (_holds(example), *differences, *others), film, differences=differences)
@@ -120,6 +124,14 @@ def _holds(example: Counterexample) -> str:
 def _elsewhere(example: Counterexample, violation: Violation) -> Iterator[str]:
     if violation.position != example.position:
         yield f"{example.law} breaks {lines.where(violation)} here, and not at {lines.place(example)}, as the file says."
+
+
+def _evidence(example: Counterexample, violation: Violation) -> Iterator[str]:
+    """Say what the law finds here, if that is not what the file says it found."""
+    here = tuple((name, examples.plain(value)) for name, value in violation.evidence.values)
+    if violation.position == example.position and (violation.evidence.message, here) != (example.message, example.values):
+        said = "".join(f", {name} = {value}" for name, value in here)
+        yield f"What {example.law} finds here is not what the file says: {violation.evidence.message}{said}."
 
 
 def _differences(example: Counterexample, film: Film) -> Iterator[str]:

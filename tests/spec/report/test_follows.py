@@ -9,9 +9,10 @@ from attrs import evolve
 from rich.console import Console
 
 from kvproof.core import actions as act
+from kvproof.core.config import SOUND
 from kvproof.spec import counterexample
 from kvproof.spec.exploring import liveness
-from kvproof.spec.report import around, departure, follows, forms, further, lineage, page, standing, terminal
+from kvproof.spec.report import around, as_test, departure, follows, forms, further, lineage, page, standing, terminal
 from kvproof.spec.report import film as films
 from tests.spec.report.found import found
 from tests.spec.report.test_forms import data_of
@@ -207,3 +208,32 @@ def test_accepted_tokens_stand_under_their_name():
     (row,) = departed.rows
     assert row[0].endswith("tokens of its last step that the worker counts as accepted")
     assert row[1:] == ("1", "2")
+
+
+def test_a_fault_that_writes_the_profile_itself_is_taken_out_of_it():
+    """M-MAM-5 replaces what resolves a configuration, and its counterexample keeps the field that it sets there."""
+    example = found("M-MAM-5")
+    mended = departure.without_fault(example)
+    assert example.profile != SOUND
+    assert (mended.fault, mended.profile) == ("", SOUND)
+    film = films.shoot(example)
+    assert film.sound is not None
+    assert film.sound.position == 3
+    assert standing.look(mended).violation is None
+    assert "Without the fault it passes." in as_test.render(example, standing.look(example))
+
+
+def test_worlds_that_are_equal_have_no_difference():
+    """With M-CTX-1 an answer departs, and no world."""
+    departed = around.departed(found("M-CTX-1"), films.shoot(found("M-CTX-1")))
+    assert departed is not None
+    assert "the answer is another one" in departed.text
+    assert not departed.rows
+
+
+def test_evidence_that_is_not_found_is_told():
+    example = found("M-HO-3")
+    assert not standing.look(example).notes
+    other = evolve(example, values=(*example.values[:-1], (example.values[-1][0], 99)))
+    (note,) = standing.look(other).notes
+    assert note.startswith(f"What HO-3 finds here is not what the file says: {example.message}, ")

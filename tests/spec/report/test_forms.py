@@ -20,7 +20,20 @@ from kvproof.core.records import Record
 from kvproof.spec import check, cli, counterexample, faults, laws
 from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Evidence
-from kvproof.spec.report import around, as_test, candidates, fields, forms, lineage, page, picture, reviewer, words
+from kvproof.spec.report import (
+    around,
+    as_test,
+    candidates,
+    departure,
+    fields,
+    forms,
+    lineage,
+    page,
+    picture,
+    reviewer,
+    standing,
+    words,
+)
 from kvproof.spec.report import film as films
 from kvproof.spec.report.forms import FORMS
 from tests.spec.report.found import FAULTS, found
@@ -191,11 +204,11 @@ def test_what_the_sound_model_would_have_done_stands_beside_what_was_done():
     example = found("M-HO-3")
     rows = {name: values for name, *values in around.around(example, films.shoot(example)).rows}
     before, after, sound = rows["store 2"]
-    assert (before, after, sound) == ("-", "2 to h3 (built)", "as before")
+    assert (before, after, sound) == ("-", "2 to h3 (built)", "-")
     assert rows["free queue of the host"] == ["h3, h1", "h1", "as before"]
     assert rows["r0, table of g1"] == ["0:- 1:2", "as before", "as before"]
     text = reviewer.render(example)
-    assert "| store 2 | - | 2 to h3 (built) | as before |" in text
+    assert "| store 2 | - | 2 to h3 (built) | - |" in text
     assert "departs from one without the fault at action 35, BuildMetadata(): the answer is another one" in text
     assert "- without the fault: outcomes [[0,1,2,4,'dropped_request_gone']]" in text
     assert "departs from one without the fault at action 35" in page.render(example)
@@ -303,10 +316,10 @@ def test_the_pasted_test_says_which_fault_is_taken_out_and_passes_without(fault)
     assert "Without the fault it passes." in said
     wanted = {"M-LRU-1": "faults.by_id('M-LRU-1')", "M-DEM-1": "set recurrent_demand of the profile in EXAMPLE"}[fault]
     assert wanted in said
-    assert counterexample.replay(as_test.without_fault(example), laws.ALL).violation is None
+    assert counterexample.replay(departure.without_fault(example), laws.ALL).violation is None
     assert check.replay(example).violation is not None
     again = counterexample.loads(re.search(r'EXAMPLE = r"""(.*?)"""', text, re.DOTALL)[1])  # type: ignore[index]
-    assert (again.fault, again.profile) == ("", as_test.without_fault(example).profile)
+    assert (again.fault, again.profile) == ("", departure.without_fault(example).profile)
 
 
 def test_a_pasted_test_of_the_code_as_it_stands_says_that_it_fails():
@@ -387,6 +400,7 @@ def test_a_form_is_printed_or_written(file, capsys, form):
     ("arguments", "said"),
     [
         (["--out", "x.html"], "--out FILE takes a form"),
+        (["--html", "--out", ""], "--out is given an empty name: name a file, or a folder"),
         (["--json"], "--json goes with --replay alone or with --against"),
         (["--json", "--replay", "--svg"], "--json goes with --replay alone or with --against"),
         (["--html", "--markdown"], "--html and --markdown are 2 pages: name a folder for them by --out DIR"),
@@ -440,3 +454,14 @@ def test_why_a_test_missed_it_needs_no_situation():
     film = films.shoot(example)
     assert reviewer.missed(example, film).startswith("A test that does not judge PC-8, passes: ")
     assert reviewer.missed(found("M-HO-3"), films.shoot(found("M-HO-3"))).startswith("This run brings about: ")
+
+
+def test_text_of_a_file_is_no_markup_and_no_command_of_a_page():
+    whole = found("M-LRU-1")
+    example = evolve(whole, message="x\n# LV-9 holds\n```\n<script>alert(1)</script>", scope="$(rm -rf ~)")
+    for name in ("reviewer", "markdown"):
+        text = forms.render(name, example, "found.json", standing.look(example))
+        assert "\n# LV-9 holds" not in text
+        assert "\n```\n<script" not in text
+        assert "\\<script>" in text
+    assert "--scope '$(rm -rf ~)'" in counterexample.command(example)

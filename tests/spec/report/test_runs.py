@@ -381,3 +381,9 @@ def test_the_labels_are_read_back(tmp_path):
 def test_names_lead_nowhere_else(tmp_path):
     assert isinstance(TINY, Scope)
     assert index.render(CHECKED, [Path("nowhere/x.json")])
+
+
+def test_a_verdict_that_is_no_word_is_refused():
+    with pytest.raises(TypeError):
+        Run(kind="explore", verdict=7)  # type: ignore[arg-type]
+    assert Run(kind="explore", verdict="holds").verdict == "holds"
