@@ -221,11 +221,15 @@ def _explored(document: Mapping[str, Any]) -> Run:
     found = _found(document["counterexamples"])
     broken = {one.law for one in found}
     scopes = document["scopes"]
+    # A search that ends at a violation has not judged the other laws on what it did not come to.
+    unseen = any(one["verdict"] == "refuted" for one in scopes)
     return Run(
         kind="explore",
         verdict=document["verdict"],
         kvproof=document["kvproof"],
-        laws={law: LawRow(_verdict(law in broken, count), count) for law, count in document["premises"].items()},
+        laws={
+            law: LawRow(_verdict(law in broken, 0 if unseen else count), count) for law, count in document["premises"].items()
+        },
         faults={
             one["fault"]: f"{one['found']['law']} in {one['found']['scope']} after {counted(one['found']['length'], 'action')}"
             if one["found"]

@@ -87,6 +87,13 @@ def test_a_law_that_a_fault_breaks_is_refuted_in_that_run():
     assert [(name, row.verdict) for name, row in run.scopes.items()] == [("tiny (M-LRU-1 planted)", "refuted")]
 
 
+def test_of_a_search_that_ended_at_a_violation_no_other_law_holds():
+    document = explored()
+    assert "holds" in {row.verdict for row in runs.of(document).laws.values()}
+    document["verdict"] = document["scopes"][0]["verdict"] = "refuted"
+    assert {row.verdict for row in runs.of(document).laws.values()} == {"undetermined"}
+
+
 def test_releases_and_adapters_are_read():
     row = {"law": "PC-1", "verdict": "holds"}
     finding = {"law": "DS-1", "operation": 3, "message": "wrong"}
