@@ -106,8 +106,8 @@ class Differential:
         shares = self.tensors.steps[-1].shares if moment.after.steps != moment.before.steps else []
         lengths = forward.local_lengths(self.tensors, [share.end for share in shares]).tolist()
         own = [[share.request, share.end, *length] for share, length in zip(shares, lengths, strict=True)]
-        said = [list(entry) for entry in moment.record.local_lengths]
-        return None if own == said else Difference("local lengths", said, own)
+        wanted = [list(entry) for entry in moment.record.local_lengths]
+        return None if own == wanted else Difference("local lengths", wanted, own)
 
     def _sampled(self, moment: Moment) -> Difference | None:
         """Compare the outputs of a forward with those of a run without any cache (CC-7): which there are, then their values.

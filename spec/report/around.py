@@ -129,8 +129,9 @@ def _differing(here: tuple[World, Names], there: tuple[World, Names]) -> list[tu
     for mine, its in zip(*(frame.blocks() for frame in frames), strict=True):
         for what, left, right in _of_block(mine, its):
             found.append((f"{'block ' if mine.tier == 'device' else 'host block '}{mine.name}, {what}", left, right))
-    if not found and here[0] != evolve(there[0], config=here[0].config):
-        place, mine, other_one = twins.narrowed(here[0], evolve(there[0], config=here[0].config), "world")
+    like_here = evolve(there[0], config=here[0].config)
+    if not found and here[0] != like_here:
+        place, mine, other_one = twins.narrowed(here[0], like_here, "world")
         found.append((f"{place} (a field of the model)", str(mine), str(other_one)))
     return found
 

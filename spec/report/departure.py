@@ -76,9 +76,9 @@ def without_fault(example: Counterexample) -> Counterexample:
     elif fault is not None:
         with faults.planted(fault), suppress(ConfigError):
             for field in attrs.fields(Profile):
-                there = example.settings.config(_sound(profile, field.name))
-                if profile != _sound(profile, field.name) and there.profile == profile:
-                    profile = _sound(profile, field.name)
+                mended = _sound(profile, field.name)
+                if mended != profile and example.settings.config(mended).profile == profile:
+                    profile = mended
     return evolve(example, fault="", profile=profile)
 
 
