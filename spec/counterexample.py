@@ -257,6 +257,20 @@ def fault_of_model(example: Counterexample) -> str:
     return "" if example.engine == TENSORS else example.fault
 
 
+def broken_outside(example: Counterexample) -> bool:
+    """Tell whether an implementation or the tensors broke the law: the model alone cannot show that again."""
+    return example.engine == TENSORS or example.implementation is not None
+
+
+def lasso_of(example: Counterexample) -> range | None:
+    """Return the actions of the cycle of a lasso (5.13), an empty range for a maximal run; None if it claims to be neither."""
+    values = dict(example.values)
+    way, count = values.get("way"), len(example.actions)
+    if broken_outside(example) or "cycle" not in values or not isinstance(way, int) or not 0 <= way <= count:
+        return None
+    return range(way, count)
+
+
 def command(example: Counterexample) -> str:
     """Return the command line that finds this counterexample again."""
     explored = example.engine in (EXPLORER, SAMPLER)
@@ -528,9 +542,10 @@ def replay(example: Counterexample, laws: Sequence[Law]) -> Replayed:
         world = moment.after
     if not found:
         found += judge.run(config, example.actions)
-    told = Violation(example.law, -1, Evidence(example.message, example.values))
-    if not found and "cycle" in dict(example.values) and liveness.shown_again(config, example.actions, told):
-        found.append(told)
+    if not found and lasso_of(example) is not None:
+        told = Violation(example.law, -1, Evidence(example.message, example.values))
+        lasso = liveness.shown_again(config, example.actions, told)
+        found += [] if lasso is None else [lasso.violation]
     matching = [violation for violation in found if violation.law == example.law]
     at_place = [violation for violation in matching if violation.position == example.position]
     return Replayed(next(iter(at_place or matching), None), tuple(differences))

@@ -13,9 +13,9 @@ from kvproof.spec import counterexample, output
 from kvproof.spec.commands.check import wide_console
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.exits import ExitCode, UserError
-from kvproof.spec.report import files, forms, lines, runs, standing, terminal
+from kvproof.spec.report import files, forms, lines, runs, terminal
+from kvproof.spec.report.rerun import Rerun, run_again
 from kvproof.spec.report.runs import Run
-from kvproof.spec.report.standing import Standing
 
 FORM_OPTIONS = {
     "html": "One HTML file: a picture over time, a step player, the lives of blocks.",
@@ -87,7 +87,7 @@ def command(file: Path, replay: bool, out: Path | None, against: Path | None, as
     example = counterexample.read(file)
     if replay and example.engine == counterexample.TENSORS:
         raise UserError(f"{file}: was found on tensors, which the model alone cannot run: use kvproof gpu --replay {file}")
-    seen = standing.look(example)
+    seen = run_again(example)
     if replay and seen.error is not None:
         raise seen.error
     _give(example, file, chosen, out, seen)
@@ -116,7 +116,7 @@ def _check_out(file: Path, out: Path | None, chosen: Sequence[str]) -> None:
         raise UserError(f"--out {out}: is a file, and {len(chosen)} forms are asked for: name a folder")
 
 
-def _give(example: Counterexample, file: Path, chosen: Sequence[str], out: Path | None, seen: Standing) -> None:
+def _give(example: Counterexample, file: Path, chosen: Sequence[str], out: Path | None, seen: Rerun) -> None:
     """Print a form, or write it, or several of them into a folder; each one that is written is named."""
     texts = {name: forms.render(name, example, str(file), seen) for name in chosen}
     if out is None:
@@ -129,7 +129,7 @@ def _give(example: Counterexample, file: Path, chosen: Sequence[str], out: Path 
         click.echo(str(target))
 
 
-def _replayed(example: Counterexample, file: Path, seen: Standing, *, quiet: bool, as_json: bool) -> ExitCode:
+def _replayed(example: Counterexample, file: Path, seen: Rerun, *, quiet: bool, as_json: bool) -> ExitCode:
     """Say what came of running a counterexample again; ``quiet``: a form of it was given, so that it is not shown."""
     code = ExitCode.UNDETERMINED if seen.violation is None else ExitCode.REFUTED
     if as_json:
@@ -147,7 +147,7 @@ def _replayed(example: Counterexample, file: Path, seen: Standing, *, quiet: boo
         return code
     click.echo(f"{example.law} breaks again, {lines.where(seen.violation)}", err=quiet)
     if not quiet:
-        terminal.show(wide_console(), example, str(file))
+        terminal.show(wide_console(), seen.here, str(file))
     return code
 
 

@@ -327,20 +327,20 @@ def _kinds(obligation: Obligation) -> tuple[int, int]:
     return allowed, allowed if obligation.finishing else allowed & ~BITS[act.Finish]
 
 
-def shown_again(config: Config, actions: Sequence[Action], violation: Violation) -> bool:
-    """Tell whether actions are the lasso or maximal run that a violation speaks of, by running them again.
+def shown_again(config: Config, actions: Sequence[Action], violation: Violation) -> Lasso | None:
+    """Return the lasso or maximal run that actions are by a violation that speaks of one, None if they are none here.
 
-    The obligation must be open from the beginning of the cycle to its end, which is the same world, nothing in between may end
-    it, and no fair kind of progress that is possible on the cycle may be missing there.
+    They are run again: the obligation must be open from the beginning of the cycle to its end, which is the same world, nothing
+    in between may end it, and no fair kind of progress that is possible on the cycle may be missing there.
     """
     values = dict(violation.evidence.values)
-    obligation = next(o for o in obliging.ALL if (o.law, o.name) == (violation.law, values.get("obligation")))
+    asked, first = (violation.law, values.get("obligation")), values.get("way")
+    obligation = next((known for known in obliging.ALL if (known.law, known.name) == asked), None)
+    if obligation is None or not isinstance(first, int) or not 0 <= first <= len(actions):
+        return None
     allowed, fair = _kinds(obligation)
     bounds = Bounds(("a",), execution="any", live=0)
     limits = bounds.limits(config)
-    first = values.get("way")
-    if not isinstance(first, int):
-        return False
     node = Node(new_world(config), False)
     key, possible, taken = node.key(), 0, 0
     for at, action in enumerate(actions):
@@ -350,17 +350,18 @@ def shown_again(config: Config, actions: Sequence[Action], violation: Violation)
         reached = after(node, judges.attempt(node.world, action))
         if at >= first:
             if action not in kinds or not obligation.left(node.world):
-                return False
+                return None
             if obligation.ended is not None and obligation.ended(node.world, reached.world):
-                return False
+                return None
             taken |= kinds[action]
             possible |= _union(kinds)
         node = reached
-    if not obligation.left(node.world):
-        return False
+    left = obligation.left(node.world)
     if first == len(actions):
-        return not _union(possible_in(node, bounds, limits)) & fair
-    return node.key() == key and not taken & ~allowed and not possible & fair & ~taken
+        open_for_ever = not _union(possible_in(node, bounds, limits)) & fair
+    else:
+        open_for_ever = node.key() == key and not taken & ~allowed and not possible & fair & ~taken
+    return Lasso(obligation, tuple(actions[:first]), tuple(actions[first:]), left) if left and open_for_ever else None
 
 
 def _union(kinds: Mapping[Action, int]) -> int:

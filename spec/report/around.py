@@ -87,13 +87,12 @@ def departed(example: Counterexample, film: Film) -> Departure | None:
         rows = _configurations(film.config, sound.config)
         return Departure("Without the fault the configuration is another one before any action.", rows=rows)
     if not film.moments:
-        return Departure("Without the fault the new world is the same one; what the law finds is in no world.")
+        found = "; what the law finds is in no world" if film.breaks else ""
+        return Departure(f"Without the fault the new world is the same one{found}.")
     if sound.position is None:
         which = "" if example.position < 0 or film.broken == len(film.moments) else " up to there"
-        return Departure(
-            f"Every answer and every world of this run{which} is the same without the fault: it shows only in what "
-            "the law works out for itself."
-        )
+        only = ": it shows only in what the law works out for itself" if film.breaks else ""
+        return Departure(f"Every answer and every world of this run{which} is the same without the fault{only}.")
     return _departed(film, sound, sound.position)
 
 
@@ -163,28 +162,22 @@ def _state(world: World, names: Names) -> Iterator[tuple[str, str]]:
         yield name, what
         for group, state in enumerate(request.groups):
             yield f"{name}, table of g{group}", columns(state.table)
-        running, accepted = _running(world, request.request), _accepted(world, request.request)
-        if running:
-            yield f"{name}, worker's column of the running state", running
-        if accepted:
-            yield f"{name}, tokens of its last step that the worker counts as accepted", accepted
+        for part, value in _in_row(world, request.request):
+            yield f"{name}, {part}", value
     yield "free queue", ", ".join(map(str, world.pool.free)) or "empty"
     yield from _transfers(world, names)
 
 
-def _running(world: World, request: int) -> str:
-    """Return in which column the worker has the running state of each recurrent group, "" where it has none."""
+def _in_row(world: World, request: int) -> Iterator[tuple[str, str]]:
+    """Yield what the worker's row of a request holds, if it has one: columns of running states, accepted tokens (T36)."""
     if request not in world.worker.owners:
-        return ""
-    of_row = world.worker.columns[world.worker.owners.index(request)]
-    return ", ".join(f"g{group} {column}" for group, column in enumerate(of_row) if column >= 0)
-
-
-def _accepted(world: World, request: int) -> str:
-    """Return how many tokens of its last step the worker takes as accepted, "" without drafts and where it has no row (T36)."""
-    if request not in world.worker.owners or not world.config.num_draft_tokens:
-        return ""
-    return str(world.worker.accepted[world.worker.owners.index(request)])
+        return
+    row = world.worker.owners.index(request)
+    running = [f"g{group} {column}" for group, column in enumerate(world.worker.columns[row]) if column >= 0]
+    if running:
+        yield "worker's column of the running state", ", ".join(running)
+    if world.config.num_draft_tokens:
+        yield "tokens of its last step that the worker counts as accepted", str(world.worker.accepted[row])
 
 
 def _transfers(world: World, names: Names) -> Iterator[tuple[str, str]]:

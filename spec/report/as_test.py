@@ -18,7 +18,7 @@ from kvproof.spec import faults
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.report import departure, lines
 from kvproof.spec.report.legible import legible
-from kvproof.spec.report.standing import Standing, look
+from kvproof.spec.report.rerun import Rerun, run_again
 
 WIDTH = 110
 
@@ -62,15 +62,15 @@ def test_{name}():
 '''
 
 
-def render(example: Counterexample, standing: Standing | None = None) -> str:
+def render(example: Counterexample, seen: Rerun | None = None) -> str:
     """Return the text of the file. A planted fault is left out, and it says so: the test is about the code as it stands."""
-    standing = standing or look(example)
+    seen = seen or run_again(example)
     values = {
         "law": example.law,
         "message": _quoted(example.message),
         "sentence": textwrap.fill(_quoted(example.sentence), WIDTH),
         "name": name_of(example),
-        "about": "\n\n".join(_filled(text) for text in _about(example, standing)),
+        "about": "\n\n".join(_filled(text) for text in _about(example, seen)),
     }
     if example.implementation is not None:
         call = lines.reproduce(example).replace("check_all_laws(adapter,", "check_all_laws(adapter(),")
@@ -96,7 +96,7 @@ def _field(example: Counterexample) -> str | None:
     return None if planted is None else planted[0]
 
 
-def _about(example: Counterexample, standing: Standing) -> Iterator[str]:
+def _about(example: Counterexample, seen: Rerun) -> Iterator[str]:
     """Yield what a reader of the file has to know, a paragraph each."""
     if example.implementation is not None:
         yield (
@@ -104,8 +104,8 @@ def _about(example: Counterexample, standing: Standing) -> Iterator[str]:
             "(docs/adapters.md)."
         )
         return
-    if standing.notes:
-        yield f"{'Not seen here.' if standing.gone else 'Not as the file says.'} {' '.join(standing.notes)}"
+    if seen.notes:
+        yield f"{'Not seen here.' if seen.gone else 'Not as the file says.'} {' '.join(seen.notes)}"
     if not example.fault:
         yield "It fails as long as the model breaks the law by these actions, and passes once it does not."
         return
@@ -113,7 +113,7 @@ def _about(example: Counterexample, standing: Standing) -> Iterator[str]:
     if example.engine == examples.TENSORS:
         yield "The fault is one of the tensors, which this test does not run: it passes as long as the model keeps the law."
         return
-    passes = look(_mended(example)).violation is None
+    passes = run_again(_mended(example)).violation is None
     yield "Without the fault it passes." if passes else "Without the fault it fails, too: the code as it stands breaks the law."
     field = _field(example)
     if field is None:

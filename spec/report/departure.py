@@ -39,8 +39,13 @@ class Sound:
     why: str = ""
 
 
-def sound(example: Counterexample, config: Config, moments: Sequence[Moment], broken: int) -> Sound | None:
-    """Return the run without the planted fault, None if no fault was planted. The caller plants nothing."""
+def sound(
+    example: Counterexample, config: Config, moments: Sequence[Moment], broken: int, *, carried: bool = True
+) -> Sound | None:
+    """Return the run without the planted fault, None if no fault was planted. The caller plants nothing.
+
+    ``carried``: the law's judgement carried ``moments`` on behind the last action, and so it does with this run.
+    """
     if not example.fault:
         return None
     if not fault_of_model(example):
@@ -55,7 +60,7 @@ def sound(example: Counterexample, config: Config, moments: Sequence[Moment], br
     for action in example.actions:
         found.append(judges.attempt(world, action))
         world = found[-1].after
-    further = follows.of(mended, there)
+    further = follows.of(mended, there) if carried else None
     found += () if further is None else further.moments
     if evolve(there, profile=config.profile) != config:
         return Sound(there, tuple(found), CONFIGURATION)

@@ -51,7 +51,7 @@ def render(answer: Answer, closed: Answer | None = None, host: HostAnswer | None
         film=None,
         jump="Jump to the lookup",
         jump_short="lookup",
-        jump_where="the lookup",
+        jump_where="where the lookup is",
         style=Markup(templating.source("style.css")),
         script=Markup(templating.source("player.js")),
     )

@@ -12,8 +12,9 @@ from typing import Any
 from kvproof.spec import counterexample as examples
 from kvproof.spec import output
 from kvproof.spec.counterexample import Counterexample
-from kvproof.spec.report import forms, standing
+from kvproof.spec.report import forms
 from kvproof.spec.report.film import NoWorld
+from kvproof.spec.report.rerun import run_again
 
 INDEX = "index.html"
 """The page of the whole run."""
@@ -55,7 +56,7 @@ def write_one(example: Counterexample, file: Path) -> list[Path]:
     Raises OutputError. The pages call the JSON file by its name alone: they lie beside it wherever the folder goes.
     """
     output.write_atomically(file, examples.dumps(example))
-    written, seen = [file], standing.look(example)
+    written, seen = [file], run_again(example)
     for suffix, form in WRITTEN.items():
         with suppress(NoWorld):
             output.write_atomically(file.with_suffix(suffix), forms.render(form, example, file.name, seen))

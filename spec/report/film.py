@@ -46,7 +46,8 @@ class Film:
 
     ``frames`` are those that the window shows, of the blocks that it shows. The law is broken in world ``broken``. Of the
     moments the first ``told`` are the actions of the counterexample, the others what ``follows`` by the law's judgement.
-    ``sound`` is the run without the planted fault, None where there is none to compare with.
+    ``sound`` is the run without the planted fault, None where there is none to compare with. ``breaks`` is false where the law
+    of the counterexample does not break here.
     """
 
     config: Config
@@ -56,6 +57,7 @@ class Film:
     window: Window
     broken: int
     told: int
+    breaks: bool = True
     follows: Continuation | None = None
     sound: Sound | None = None
 
@@ -101,9 +103,10 @@ def violation_of(example: Counterexample) -> int:
     return example.position + 1 if example.position >= 0 else len(example.actions)
 
 
-def shoot(example: Counterexample) -> Film:
+def shoot(example: Counterexample, *, breaks: bool = True) -> Film:
     """Run a counterexample again and look at its worlds.
 
+    ``breaks``: its evidence is what its law gives here, or not for the model to give; else nothing follows its actions.
     Raises CounterexampleError for what cannot be run, NoWorld if its configuration is refused.
     """
     try:
@@ -117,7 +120,7 @@ def shoot(example: Counterexample) -> Film:
         except ConfigError as error:
             raise NoWorld(f"there is no world to show: the configuration is refused: {error}") from error
         moments = played(config, example.actions)
-        found = follows.of(example, config)
+        found = follows.of(example, config) if breaks else None
     if found is not None:
         moments += found.moments
         names = Names.behind(moments)
@@ -125,7 +128,8 @@ def shoot(example: Counterexample) -> Film:
         found = evolve(found, left=left)
     broken = len(moments) if found is not None else violation_of(example)
     made = film(config, moments, broken, [(tier, block) for tier, block, _ in window.named(example)])
-    return evolve(made, told=len(example.actions), follows=found, sound=departure.sound(example, config, moments, broken))
+    sound = departure.sound(example, config, moments, broken, carried=found is not None)
+    return evolve(made, told=len(example.actions), breaks=breaks, follows=found, sound=sound)
 
 
 def played(config: Config, actions: Sequence[Action]) -> list[Moment]:

@@ -16,6 +16,7 @@ from kvproof.core import actions as act
 from kvproof.core.actions import Action
 from kvproof.core.config import Config
 from kvproof.core.world import World
+from kvproof.spec import counterexample as examples
 from kvproof.spec import ground_host
 from kvproof.spec import laws as all_laws
 from kvproof.spec.counterexample import Counterexample
@@ -23,7 +24,7 @@ from kvproof.spec.engines import players
 from kvproof.spec.exploring import canonical
 from kvproof.spec.exploring import obligations as obliging
 from kvproof.spec.exploring.obligations import Obligation
-from kvproof.spec.judge import Judge, Violation
+from kvproof.spec.judge import Judge
 from kvproof.spec.laws.base import Moment
 from kvproof.spec.report.blocks import Block, Tier, frame_of
 from kvproof.spec.report.names import Names
@@ -38,14 +39,13 @@ MOST = 8
 class Continuation:
     """What the judgement of a law did behind the last action of a run (``moments``), and what is ``left`` open at the end.
 
-    ``left`` are sentences; none if nothing is, or if the law speaks of something else. ``violation`` is what was found. Of
-    empty steps that change nothing one is kept, ``repeated`` counts the others.
+    ``left`` are sentences; none if nothing is, or if the law speaks of something else. Of empty steps that change nothing one
+    is kept, ``repeated`` counts the others.
     """
 
     moments: tuple[Moment, ...] = ()
     left: tuple[str, ...] = ()
     repeated: int = 0
-    violation: Violation | None = None
 
     @property
     def actions(self) -> tuple[Action, ...]:
@@ -90,12 +90,13 @@ class Noted:
 def of(example: Counterexample, config: Config) -> Continuation | None:
     """Return what follows, None for a law that does not judge runs as a whole, or one that knows no such numbers.
 
-    The caller plants the fault. Of a lasso nothing follows: its cycle stands among its actions.
+    The caller plants the fault, and has the evidence from the law itself. Of a lasso nothing follows: its cycle stands among
+    its actions.
     """
     law = next((known for known in all_laws.ALL if known.id == example.law), None)
     if example.position >= 0 or not example.actions or law is None:
         return None
-    if "cycle" in dict(example.values):
+    if examples.lasso_of(example) is not None:
         return Continuation()
     if law.check_run is None and law.check_end is None:
         return None
@@ -107,12 +108,10 @@ def of(example: Counterexample, config: Config) -> Continuation | None:
         runs.append(run)
         return run
 
-    violations: Sequence[Violation] = ()
     with suppress(*BEYOND):
-        violations = Judge([law]).run(config, example.actions, start)
-    found = next((one for one in violations if one.evidence.message == example.message), next(iter(violations), None))
+        Judge([law]).run(config, example.actions, start)
     moments, repeated = _folded(_chosen(example, config, runs))
-    return Continuation(moments, repeated=repeated, violation=found)
+    return Continuation(moments, repeated=repeated)
 
 
 def _chosen(example: Counterexample, config: Config, runs: Sequence[Noted]) -> tuple[Moment, ...]:
@@ -150,8 +149,13 @@ def _sends(moment: Moment, prompt: Any) -> bool:
 
 
 def left_open(example: Counterexample, found: Continuation, world: World, names: Names) -> tuple[str, ...]:
-    """Return what is open in the world that a run came to, a sentence each: blocks, requests, transfers, keys."""
-    told = [*_refused(found), *_owed(example, found, names), *_known(example, world, names)]
+    """Return what is open in the world that a run came to, a sentence each: blocks, requests, transfers, keys.
+
+    Where an implementation broke the law nothing is: the run is the model's, which keeps it.
+    """
+    if example.implementation is not None:
+        return ()
+    told = [*_refused(found), *_owed(example, names), *_known(example, world, names)]
     asked = dict(example.values).get("obligation")
     for obligation in obliging.ALL:
         if obligation.law != example.law or (asked is not None and obligation.name != asked):
@@ -169,9 +173,9 @@ def _refused(found: Continuation) -> Iterator[str]:
         yield f"the last of these actions is refused ({last.refusal.code}): {last.refusal}"
 
 
-def _owed(example: Counterexample, found: Continuation, names: Names) -> Iterator[str]:
+def _owed(example: Counterexample, names: Names) -> Iterator[str]:
     """Yield what a run owes by its evidence: a key that the host has not, or the hit of a prompt that was sent again."""
-    values = dict(example.values if found.violation is None else found.violation.evidence.values)
+    values = dict(example.values)
     key, group, request = (values.get(name) for name in ("key", "group", "request"))
     if example.law == "LV-5" and isinstance(key, int):
         whose = f" of {names.request(request)}" if isinstance(request, int) else ""

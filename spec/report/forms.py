@@ -6,40 +6,40 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kvproof.spec.counterexample import Counterexample
-from kvproof.spec.report.standing import Standing, look
+from kvproof.spec.report.rerun import Rerun, run_again
 
 
-def _html(example: Counterexample, file: str | None, standing: Standing) -> str:
+def _html(example: Counterexample, file: str | None, seen: Rerun) -> str:
     from kvproof.spec.report import page  # jinja2 takes longer to load than most commands need
 
-    return page.render(example, file, standing)
+    return page.render(example, file, seen)
 
 
-def _markdown(example: Counterexample, file: str | None, standing: Standing) -> str:
+def _markdown(example: Counterexample, file: str | None, seen: Rerun) -> str:
     from kvproof.spec.report import markdown
 
-    return markdown.render(example, standing)
+    return markdown.render(example, seen)
 
 
-def _reviewer(example: Counterexample, file: str | None, standing: Standing) -> str:
+def _reviewer(example: Counterexample, file: str | None, seen: Rerun) -> str:
     from kvproof.spec.report import reviewer
 
-    return reviewer.render(example, file, standing)
+    return reviewer.render(example, file, seen)
 
 
-def _svg(example: Counterexample, file: str | None, standing: Standing) -> str:
+def _svg(example: Counterexample, file: str | None, seen: Rerun) -> str:
     from kvproof.spec.report import picture
 
-    return picture.render(example, standing)
+    return picture.render(example, seen)
 
 
-def _test(example: Counterexample, file: str | None, standing: Standing) -> str:
+def _test(example: Counterexample, file: str | None, seen: Rerun) -> str:
     from kvproof.spec.report import as_test
 
-    return as_test.render(example, standing)
+    return as_test.render(example, seen)
 
 
-FORMS: dict[str, Callable[[Counterexample, str | None, Standing], str]] = {
+FORMS: dict[str, Callable[[Counterexample, str | None, Rerun], str]] = {
     "html": _html,
     "markdown": _markdown,
     "reviewer": _reviewer,
@@ -59,9 +59,9 @@ def beside(form: str, example: Counterexample, file: Path) -> Path:
     return file.with_name(f"test_{as_test.name_of(example)}.py")
 
 
-def render(form: str, example: Counterexample, file: str | None = None, standing: Standing | None = None) -> str:
-    """Return a counterexample in a form. ``standing`` is how it stands, looked up if it is not given.
+def render(form: str, example: Counterexample, file: str | None = None, seen: Rerun | None = None) -> str:
+    """Return a counterexample in a form. ``seen`` is how it stands, looked up if it is not given.
 
     Raises CounterexampleError for what cannot be run again, NoWorld where there is no world to show.
     """
-    return FORMS[form](example, file, standing or look(example))
+    return FORMS[form](example, file, seen or run_again(example))

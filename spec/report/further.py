@@ -37,14 +37,14 @@ def sentence(example: Counterexample, film: Film) -> str:
     found = film.follows
     if found is None:
         return ""
-    values = dict(example.values)
-    if "cycle" in values:
-        return _for_ever(example, values["cycle"])
+    cycle = examples.lasso_of(example)
+    if cycle is not None:
+        return _for_ever(cycle)
     if not found.moments:
         return ""
     law = next((known for known in all_laws.ALL if known.id == example.law), None)
     how = "the engine goes on by itself: steps run, copies end, requests finish"
-    if law is not None and law.check_run is not None and "prompt" in values:
+    if law is not None and law.check_run is not None and "prompt" in dict(example.values):
         how += "; then the cache is reset and the prompt of the evidence is sent again"
     said = f"The law asks what becomes of the run. Behind its last action {how}."
     if found.repeated:
@@ -54,7 +54,7 @@ def sentence(example: Counterexample, film: Film) -> str:
     return said
 
 
-def _for_ever(example: Counterexample, cycle: object) -> str:
+def _for_ever(cycle: range) -> str:
     if cycle:
         return "Nothing follows: the cycle at the end of the run can go on for ever, and what is open stays open."
     return "Nothing follows: in the last world nothing that has to happen can, so that what is open stays open."

@@ -156,7 +156,8 @@ def whole(example: Counterexample) -> Iterator[tuple[Line, range]]:
     """Yield every line with the actions that it tells, none for a remark: the closing of a step is one line."""
     pairs = list(zip(example.actions, answers(example), strict=True))
     model = ["" if example.implementation is None else answer_text(outcome) for outcome in example.outcomes]
-    at, cycle = 0, cycle_of(example)
+    at, lasso = 0, examples.lasso_of(example)
+    cycle = lasso.start if lasso else None
     while at < len(pairs):
         if at == cycle:
             yield Line("", "from here on in a cycle, which leads back to this world", ""), range(0)
@@ -178,13 +179,6 @@ def whole(example: Counterexample) -> Iterator[tuple[Line, range]]:
         of_model = [f"{name}: {answer}" for name, answer in zip(names, model[at:stop], strict=True) if answer]
         yield Line(f"{at}-{stop - 1}", ", ".join(names), "; ".join(words), "; ".join(of_model)), range(at, stop)
         at = stop
-
-
-def cycle_of(example: Counterexample) -> int | None:
-    """Return the first action of the cycle of a lasso (5.13), None if the counterexample is none."""
-    values = dict(example.values)
-    way, cycle = values.get("way"), values.get("cycle")
-    return way if isinstance(way, int) and isinstance(cycle, int) and cycle > 0 else None
 
 
 def place(example: Counterexample) -> str:

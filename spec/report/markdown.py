@@ -8,18 +8,19 @@ from kvproof.spec import counterexample as examples
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.report import around, further, legend, lines, words
 from kvproof.spec.report.legible import legible
-from kvproof.spec.report.standing import Standing, look
+from kvproof.spec.report.rerun import Rerun, run_again
 
 MAX_LINES = 60
 LONG = 400
 """Characters of what follows."""
 
 
-def render(example: Counterexample, standing: Standing | None = None) -> str:
+def render(example: Counterexample, seen: Rerun | None = None) -> str:
     """Return the page; its last line is the command that finds it again, which needs no file of this machine."""
-    standing = standing or look(example)
-    out = [f"# {standing.head(example)}", "", *notes(standing), f"> {text(example.sentence)}", ""]
-    out.append(f"{text(example.message)}, at {text(lines.place(example))}.")
+    seen = seen or run_again(example)
+    example = seen.here
+    out = [f"# {seen.head}", "", *notes(seen), f"> {text(example.sentence)}"]
+    out += [] if seen.gone else ["", f"{text(example.message)}, at {text(lines.place(example))}."]
     if example.values:
         said = words.in_short(example)
         out += [
@@ -30,19 +31,19 @@ def render(example: Counterexample, standing: Standing | None = None) -> str:
     if example.fault:
         out += ["", f"Planted fault: {text(lines.fault_text(example.fault))}."]
     if example.actions:
-        out += ["", *steps(example, lines.told(example), standing)]
+        out += ["", *steps(lines.told(example), seen)]
     out += [f"\n{legend.HOW[0].upper()}{legend.HOW[1:]}."] if any(legend.changes(example)) else []
-    out += follows(example, standing)
-    out += departs(example, standing)
+    out += follows(seen)
+    out += departs(seen)
     out += ["", "<details><summary>Configuration</summary>", "", *configuration(example), "", "</details>"]
     out += ["", f"{lines.origin(example)[0].upper()}{lines.origin(example)[1:]}. To see it again:", ""]
     out.append(f"    {again(example)}")
     return legible("\n".join(out) + "\n")
 
 
-def follows(example: Counterexample, standing: Standing) -> list[str]:
+def follows(seen: Rerun) -> list[str]:
     """Return what the law lets happen behind the last action, in few lines, and what is left open."""
-    film = standing.film
+    example, film = seen.here, seen.film
     if film is None or not further.sentence(example, film):
         return []
     out = ["", text(further.sentence(example, film))]
@@ -52,10 +53,10 @@ def follows(example: Counterexample, standing: Standing) -> list[str]:
     return [*out, "", f"Left open: **{text('; '.join(left))}**."] if left else out
 
 
-def departs(example: Counterexample, standing: Standing) -> list[str]:
+def departs(seen: Rerun) -> list[str]:
     """Return where the run departs from one without the planted fault, in a paragraph."""
-    film = standing.film
-    found = None if film is None else around.departed(example, film)
+    film = seen.film
+    found = None if film is None else around.departed(seen.here, film)
     if found is None:
         return []
     both = f" Here: `{code(found.here)}`; without the fault: `{code(found.sound)}`." if found.sound else ""
@@ -67,16 +68,17 @@ def departs(example: Counterexample, standing: Standing) -> list[str]:
     return ["", text(found.text) + both + "".join(map(text, first))]
 
 
-def notes(standing: Standing) -> list[str]:
+def notes(seen: Rerun) -> list[str]:
     """Return what a reader must know before everything else, as a paragraph of its own, with the line behind it."""
-    if not standing.notes:
+    if not seen.notes:
         return []
-    return [f"**{'Not seen here.' if standing.gone else 'Not as the file says.'}** {text(' '.join(standing.notes))}", ""]
+    return [f"**{'Not seen here.' if seen.gone else 'Not as the file says.'}** {text(' '.join(seen.notes))}", ""]
 
 
-def steps(example: Counterexample, told: Iterable[tuple[lines.Line, bool]], standing: Standing) -> list[str]:
+def steps(told: Iterable[tuple[lines.Line, bool]], seen: Rerun) -> list[str]:
     """Return the table of the actions, the breaking one marked; what an implementation showed stands apart from the model's."""
-    mark = f" **{standing.mark(example).replace('✗ breaks ' + example.law, '✗ the law breaks here')}**"
+    example = seen.here
+    mark = f" **{seen.mark.replace('✗ breaks ' + example.law, '✗ the law breaks here')}**"
     if example.implementation is None:
         head = ["| | action | answer |", "|---|---|---|"]
         return head + [f"{_step(line, mark if broken else '')} {text(line.answer)} |" for line, broken in told]

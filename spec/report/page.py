@@ -16,7 +16,7 @@ from kvproof.spec import counterexample as examples
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.report import around, candidates, further, lineage, lines, templating, words
 from kvproof.spec.report.film import Block, Film
-from kvproof.spec.report.standing import Standing, look
+from kvproof.spec.report.rerun import Rerun, run_again
 
 MOST_FREE = 240
 """Blocks of a free queue that are listed; of those further behind only the places of shown blocks are there."""
@@ -28,19 +28,19 @@ MOST_BYTES = 1_000_000
 """What the player is given: where it would be more, fewer worlds are shown."""
 
 
-def render(example: Counterexample, file: str | None = None, standing: Standing | None = None) -> str:
-    """Return the page. ``file`` is where the JSON form lies. Raises CounterexampleError for what cannot be run again."""
-    standing = standing or look(example)
-    film = standing.world()
+def render(example: Counterexample, file: str | None = None, seen: Rerun | None = None) -> str:
+    """Return the page. ``file`` is where the JSON form lies."""
+    seen = seen or run_again(example)
+    example, film = seen.here, seen.film
     data = None
     if film is not None:
-        film, data = _fitting(example, film, standing)
+        film, data = _fitting(example, film, seen)
     states = around.Around() if film is None else around.around(example, film)
     return templating.render(
         "counterexample.html.j2",
         example=example,
-        standing=standing,
-        mark=standing.mark(example),
+        seen=seen,
+        mark=seen.mark,
         place=lines.cut(lines.place(example), LONGEST),
         values=[(name, lines.cut(value, LONGEST), why) for name, value, why in words.values(example, film)],
         fault=lines.fault_text(example.fault) if example.fault else "",
@@ -63,18 +63,18 @@ def render(example: Counterexample, file: str | None = None, standing: Standing 
         **_of_film(example, film),
         style=Markup(templating.source("style.css")),
         script=Markup(templating.source("player.js")),
-        jump="Jump to where the file has it" if standing.gone else "Jump to the violation",
-        jump_short="where the file has the violation" if standing.gone else "violation",
-        jump_where="where the law breaks by the file, and does not break here" if standing.gone else "where the law breaks",
+        jump="Jump to where the file has it" if seen.gone else "Jump to the violation",
+        jump_short="where the file has the violation" if seen.gone else "violation",
+        jump_where="where the law breaks by the file, and does not break here" if seen.gone else "where the law breaks",
         cut=lambda value: lines.cut(value, LONGEST),
         text=lines.action_text,
     )
 
 
-def _fitting(example: Counterexample, film: Film, standing: Standing) -> tuple[Film, Markup]:
+def _fitting(example: Counterexample, film: Film, seen: Rerun) -> tuple[Film, Markup]:
     """Return what the player is given, and the film of it: with fewer worlds where it would be too much."""
     while True:
-        text = embedded(film_data(example, film, standing))
+        text = embedded(film_data(example, film, seen))
         fewer = film.shorter()
         if len(text.encode()) <= MOST_BYTES or fewer is film:
             return film, Markup(text)
@@ -94,12 +94,12 @@ def _of_film(example: Counterexample, film: Film | None) -> dict[str, Any]:
     }
 
 
-def film_data(example: Counterexample, film: Film, standing: Standing) -> dict[str, Any]:
+def film_data(example: Counterexample, film: Film, seen: Rerun) -> dict[str, Any]:
     """Return what the player needs of a counterexample."""
     named = [f"{tier[0]}{block}" for tier, block in lineage.in_question(example, film)]
     answers = [f"{mine} | the model answers: {model}" if model else mine for mine, model in _both(example)]
     answers += [lines.answer_text(examples.outcome_of(moment)) for moment in film.moments[film.told :]]
-    data = played(film, answers, standing.mark(example), named, wrong=not standing.gone)
+    data = played(film, answers, seen.mark, named, wrong=not seen.gone)
     return {**data, "left": list(further.left(film))}
 
 

@@ -15,7 +15,7 @@ from kvproof.spec.report import film as films
 from kvproof.spec.report import lineage, lines
 from kvproof.spec.report.film import Film, Frame, Tier, block_name
 from kvproof.spec.report.legible import legible
-from kvproof.spec.report.standing import Standing, look
+from kvproof.spec.report.rerun import Rerun, run_again
 from kvproof.spec.report.window import Row
 
 ROWS, COLUMNS = 16, 24
@@ -38,16 +38,16 @@ STYLE = (
 )
 
 
-def render(example: Counterexample, standing: Standing | None = None) -> str:
-    """Return the SVG text. Raises CounterexampleError for what cannot be run again; NoWorld if the configuration is refused."""
-    standing = standing or look(example)
-    film = standing.world()
+def render(example: Counterexample, seen: Rerun | None = None) -> str:
+    """Return the SVG text. Raises NoWorld if there is nothing to draw: the configuration is refused, or cannot be run."""
+    seen = seen or run_again(example)
+    example, film = seen.here, seen.film
     if film is None:
-        raise films.NoWorld("there is no world to show: the configuration is refused")
+        raise films.NoWorld(f"there is no world to show: {seen.error or 'the configuration is refused'}")
     named = lineage.in_question(example, film)
     rows = _rows(film, list(named))
     columns = _columns(film, rows)
-    return legible(_svg(example, film, rows, columns, set(named), standing))
+    return legible(_svg(example, film, rows, columns, set(named), seen))
 
 
 def _rows(film: Film, named: Sequence[Row]) -> list[Row]:
@@ -78,18 +78,19 @@ def _svg(
     rows: Sequence[Row],
     columns: Sequence[int],
     named: set[Row],
-    standing: Standing,
+    seen: Rerun,
 ) -> str:
     width = max(LEFT + WIDTH * len(columns) + 12, NARROWEST)
-    title = f"{'NOT SEEN HERE. ' if standing.gone else ''}{example.law}: {example.message}, at {lines.place(example)}"
+    broken = f"{example.law}: {example.message}, at {lines.place(example)}"
+    title = f"NOT SEEN HERE. {seen.head}" if seen.gone else broken
     if film.follows is not None and film.follows.left:
         title += f". Left open: {'; '.join(film.follows.left)}"
     head = textwrap.wrap(title, (width - 16) // LETTER)[:TITLE_LINES]
     top, notes = TOP + LINE * (len(head) - 1), _notes(film, columns, rows)
     height = top + HEIGHT * len(rows) + 14 + LINE * len(notes)
     about = "One row per block, one column per action that changed one of them"
-    about += "." if standing.gone else "; the frame marks where the law breaks."
-    about = " ".join((*standing.notes, about, film.window.said)).rstrip()
+    about += "." if seen.gone else "; the frame marks where the law breaks."
+    about = " ".join((*seen.notes, about, film.window.said)).rstrip()
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" '
         'aria-labelledby="t d">',
@@ -112,7 +113,7 @@ def _svg(
             out.append(f'<rect class="n" x="4" y="{y + 2}" width="{LEFT - 10}" height="{HEIGHT - 4}"/>')
         for at, number in enumerate(columns):
             out += _cell(film.frame(number), tier, block, LEFT + at * WIDTH, y, colours)
-    if columns and columns[-1] == film.broken and not standing.gone:
+    if columns and columns[-1] == film.broken and not seen.gone:
         x = LEFT + (len(columns) - 1) * WIDTH
         out.append(f'<rect class="v" x="{x}" y="{top - 2}" width="{WIDTH}" height="{HEIGHT * len(rows) + 4}"/>')
     first = height - LINE * len(notes) + 4
@@ -125,10 +126,11 @@ def _notes(film: Film, columns: Sequence[int], rows: Sequence[Row]) -> list[str]
     """Return the lines below the picture: how to read it, and what is not there."""
     out: list[str] = [*KEY]
     if not film.moments:
-        out.append("no action is needed: this is the new world, in which nothing happened yet")
+        out.append("there is no action: this is the new world, in which nothing happened yet")
     elif len(film.moments) > film.told and any(number > film.told for number in columns):
         out.append("+1, +2, ...: what the law lets happen behind the last action")
-    shown = f"{len(columns)} of {film.broken + 1} worlds up to the violation, {len(rows)} of {film.window.blocks} blocks"
+    where = "the violation" if film.breaks else "where the file has it"
+    shown = f"{len(columns)} of {film.broken + 1} worlds up to {where}, {len(rows)} of {film.window.blocks} blocks"
     return [*out, shown]
 
 

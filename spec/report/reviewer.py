@@ -15,11 +15,10 @@ from kvproof.spec import faults
 from kvproof.spec import laws as all_laws
 from kvproof.spec.counterexample import EXPLORER, SAMPLER, Counterexample
 from kvproof.spec.engines.witnesses import Tracker
-from kvproof.spec.exploring import liveness
 from kvproof.spec.report import around, candidates, further, legend, lineage, lines, markdown, words
 from kvproof.spec.report.film import Film
 from kvproof.spec.report.legible import legible
-from kvproof.spec.report.standing import Standing, look
+from kvproof.spec.report.rerun import Rerun, run_again
 
 ENGINES = {
     SAMPLER: "a random run of the explorer",
@@ -51,18 +50,19 @@ NOTATION = (
 """How to read a page; reviewers have no other page at hand."""
 
 
-def render(example: Counterexample, file: str | None = None, standing: Standing | None = None) -> str:
-    """Return the text. Raises CounterexampleError for what cannot be run again."""
-    standing = standing or look(example)
-    film = standing.world()
-    out = [f"# {example.law}: {markdown.text(example.message)}", "", *markdown.notes(standing), *_in_short(example, film)]
-    out += ["", "## Property", "", f"> {markdown.text(example.sentence)}", ""]
+def render(example: Counterexample, file: str | None = None, seen: Rerun | None = None) -> str:
+    """Return the text."""
+    seen = seen or run_again(example)
+    example, film = seen.here, seen.film
+    head = seen.head if seen.gone else f"{example.law}: {markdown.text(example.message)}"
+    out = [f"# {head}", "", *markdown.notes(seen), *_in_short(seen)]
+    out += ["## Property", "", f"> {markdown.text(example.sentence)}", ""]
     source = next((law.source for law in all_laws.ALL if law.id == example.law), "")
     if source:
         out.append(f"Source: {_source(source)}. The law and its words: docs/laws.md, docs/semantics.md ({example.law}).")
     out += [] if film is None else _departed(example, film)
     out += ["", "## Configuration", "", *markdown.configuration(example)]
-    out += _actions(example, standing)
+    out += _actions(seen)
     if film is not None:
         out += _model(example)
         out += _follows(example, film)
@@ -77,16 +77,19 @@ def render(example: Counterexample, file: str | None = None, standing: Standing 
         *(f"- {text}" for text in NOTATION),
         *(f"- {name}: {meaning}." for name, meaning in words.notation(example, film)),
     ]
-    out += ["", "## Why nothing shorter shows it", "", minimal(example)]
+    out += [] if seen.gone else ["", "## Why nothing shorter shows it", "", minimal(example)]
     out += ["", "## See it again", "", *_again(example, file)]
     if example.fault:
         out += ["", f"The fault is planted: {lines.fault_text(example.fault)}."]
-    out += ["", "## Why earlier checking missed it", "", missed(example, film)]
+    out += [] if seen.gone else ["", "## Why earlier checking missed it", "", missed(example, film)]
     return legible("\n".join(out) + "\n")
 
 
-def _in_short(example: Counterexample, film: Film | None) -> list[str]:
+def _in_short(seen: Rerun) -> list[str]:
     """Return the finding in a paragraph: where it breaks, and the values of the evidence with what they are."""
+    example, film = seen.here, seen.film
+    if seen.gone:
+        return []
     out = [f"It breaks at {markdown.text(lines.place(example))}: {markdown.text(example.message)}.", ""]
     for name, value, behind in words.values(example, film):
         out.append(f"- {name} = `{markdown.code(value)}`" + (f" ({behind})" if behind else ""))
@@ -95,7 +98,7 @@ def _in_short(example: Counterexample, film: Film | None) -> list[str]:
     out += [f"- {numbers}"] if numbers else []
     if example.profile != SOUND:
         out += ["", f"Its configuration departs from the sound one: {lines.profile_text(example.profile)}."]
-    return out
+    return [*out, ""]
 
 
 def _source(source: str) -> str:
@@ -111,13 +114,14 @@ def _again(example: Counterexample, file: str | None) -> list[str]:
     return [*found, *([without, ""] if without else []), f"    {markdown.again(example)}", "", f"{lines.origin(example)}."]
 
 
-def _actions(example: Counterexample, standing: Standing) -> list[str]:
+def _actions(seen: Rerun) -> list[str]:
     """Return the table of the actions, the breaking one marked."""
+    example = seen.here
     if not example.actions:
         return []
     told = lines.told(example, MOST_LINES)
     how = ["", f"{legend.HOW[0].upper()}{legend.HOW[1:]}."] if any(legend.changes(example)) else []
-    return ["", "## What happens", "", *markdown.steps(example, told, standing), *how]
+    return ["", "## What happens", "", *markdown.steps(told, seen), *how]
 
 
 def _model(example: Counterexample) -> list[str]:
@@ -233,7 +237,7 @@ def minimal(example: Counterexample) -> str:
     count = len(example.actions)
     if not count:
         return "No action is needed: the configuration alone breaks the law."
-    if example.engine == EXPLORER and example.law in liveness.LAWS and "cycle" in dict(example.values):
+    if example.engine == EXPLORER and examples.lasso_of(example) is not None:
         return (
             f"It was found by enumerating all behaviours of scope {example.scope}: the cycle is reached by a shortest way. "
             "Around it there may be a shorter one."
@@ -258,7 +262,7 @@ def missed(example: Counterexample, film: Film | None) -> str:
     for moment in film.own:
         tracker.observe(moment)
     seen = [name for name, count in tracker.counts.items() if count]
-    said = f"This run brings about: {', '.join(seen)}. A test without them, or one" if seen else "A test"
+    said = f"This run brings about: {', '.join(seen)} (docs/check.md). A test without them, or one" if seen else "A test"
     said += f" that does not judge {example.law}, passes: the wrong state is silent"
     fault = examples.fault_of_model(example)
     others = [law for law in faults.by_id(fault).laws if law != example.law] if fault else []

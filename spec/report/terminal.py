@@ -14,18 +14,20 @@ from kvproof.spec.report import around, further, legend, lines, words
 from kvproof.spec.report.film import Film
 from kvproof.spec.report.legible import legible
 from kvproof.spec.report.outcome import Row
-from kvproof.spec.report.standing import Standing
+from kvproof.spec.report.rerun import Rerun
 
 
-def show(console: Console, example: Counterexample, file: str | None = None, standing: Standing | None = None) -> None:
+def show(console: Console, example: Counterexample, file: str | None = None, seen: Rerun | None = None) -> None:
     """Print a counterexample; the last line is the command that reproduces it. ``file`` is where its JSON form lies."""
-    head = f"{example.law} does not hold" if standing is None else standing.head(example)
+    example = example if seen is None else seen.here
+    head = f"{example.law} does not hold" if seen is None else seen.head
     console.print(Text(legible(head), style="bold red"))
-    for note in () if standing is None else standing.notes:
+    for note in () if seen is None else seen.notes:
         console.print(Text(legible(f"! {note}"), style="bold yellow"), soft_wrap=True)
     _plain(console, f"  {example.sentence}")
-    _plain(console, f"{example.message}")
-    _plain(console, f"  at {lines.place(example)}")
+    if seen is None or not seen.gone:
+        _plain(console, f"{example.message}")
+        _plain(console, f"  at {lines.place(example)}")
     for name, value, why in words.in_short(example):
         _plain(console, f"  {name} = {value}" + (f" ({why})" if why else ""))
     for meaning in legend.meanings(example):
@@ -35,18 +37,18 @@ def show(console: Console, example: Counterexample, file: str | None = None, sta
     _plain(console, f"{lines.sizes_text(example)}; profile {lines.profile_text(example.profile)}")
     _grid(console, ("group", "kind", "block", "E", "row"), lines.groups(example))
     if example.actions:
-        _story(console, example, standing)
-    if standing is not None and standing.film is not None:
-        _further(console, example, standing.film)
+        _story(console, example, seen)
+    if seen is not None and seen.film is not None:
+        _further(console, example, seen.film)
     if any(legend.changes(example)):
         _plain(console, f"({legend.HOW})")
     _plain(console, lines.origin(example))
     _plain(console, lines.reproduce(example, file))
 
 
-def _story(console: Console, example: Counterexample, standing: Standing | None) -> None:
+def _story(console: Console, example: Counterexample, seen: Rerun | None) -> None:
     """Print the actions, the breaking one marked; what an implementation showed stands apart from the model's answers."""
-    mark = f"✗ breaks {example.law}" if standing is None else standing.mark(example)
+    mark = f"✗ breaks {example.law}" if seen is None else seen.mark
     rows = [(line.number, line.action + (f"  {mark}" if broken else ""), line) for line, broken in lines.told(example)]
     if example.implementation is None:
         _grid(console, ("", "action", "answer"), [(number, action, line.answer) for number, action, line in rows])

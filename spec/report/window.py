@@ -132,7 +132,9 @@ def _places(world: World) -> set[tuple[int, int, int, int]]:
 
 
 def named(example: Counterexample) -> Iterator[tuple[Tier, int, str]]:
-    """Yield the blocks that evidence names, each with the name of the value."""
+    """Yield the blocks that evidence names, each with the name of the value; none for an implementation, which has others."""
+    if example.implementation is not None:
+        return
     values = dict(example.values)
     tier: Tier = "host" if str(values.get("tier", "")) in ("host", "cpu") else "device"
     for name, value in example.values:

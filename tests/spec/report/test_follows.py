@@ -12,8 +12,9 @@ from kvproof.core import actions as act
 from kvproof.core.config import SOUND
 from kvproof.spec import counterexample
 from kvproof.spec.exploring import liveness
-from kvproof.spec.report import around, as_test, departure, follows, forms, further, lineage, page, standing, terminal
+from kvproof.spec.report import around, as_test, departure, follows, forms, further, lineage, page, terminal
 from kvproof.spec.report import film as films
+from kvproof.spec.report.rerun import run_again
 from tests.spec.report.found import found
 from tests.spec.report.test_forms import data_of
 
@@ -29,19 +30,19 @@ LEFT = {
 def test_every_form_shows_what_follows_and_what_is_left_open(fault, law, left):
     example = found(fault)
     assert (example.law, example.position) == (law, -1)
-    standing_here = standing.look(example)
-    film = standing_here.film
+    seen = run_again(example)
+    film = seen.film
     assert film is not None
     assert film.follows is not None
     assert film.follows.left[0] == left
     for form in ("html", "markdown", "reviewer", "svg"):
-        text = " ".join(forms.render(form, example, None, standing_here).split())
+        text = " ".join(forms.render(form, example, None, seen).split())
         assert left in text, form
-    assert "+1" in forms.render("svg", example, None, standing_here)
+    assert "+1" in forms.render("svg", example, None, seen)
     for form in ("markdown", "reviewer"):
-        text = forms.render(form, example, None, standing_here)
+        text = forms.render(form, example, None, seen)
         assert "RunStore(" in text.partition("What follows")[2]
-    assert len(forms.render("markdown", example, None, standing_here).splitlines()) < 60
+    assert len(forms.render("markdown", example, None, seen).splitlines()) < 60
 
 
 def test_the_player_goes_on_to_the_world_in_which_something_is_left_open():
@@ -107,7 +108,7 @@ def test_of_a_lasso_nothing_follows_and_what_is_open_is_told(cycle, said):
 
 def test_the_terminal_says_what_follows_and_what_is_left_open():
     out = io.StringIO()
-    terminal.show(Console(file=out, width=200), found("M-LEAK-3"), None, standing.look(found("M-LEAK-3")))
+    terminal.show(Console(file=out, width=200), found("M-LEAK-3"), None, run_again(found("M-LEAK-3")))
     text = out.getvalue()
     assert "left open: the store side still knows r0, which has finished" in text
     assert "departs from one without the fault at action +10, CompleteStore(0)" in text
@@ -219,8 +220,8 @@ def test_a_fault_that_writes_the_profile_itself_is_taken_out_of_it():
     film = films.shoot(example)
     assert film.sound is not None
     assert film.sound.position == 3
-    assert standing.look(mended).violation is None
-    assert "Without the fault it passes." in as_test.render(example, standing.look(example))
+    assert run_again(mended).violation is None
+    assert "Without the fault it passes." in as_test.render(example, run_again(example))
 
 
 def test_worlds_that_are_equal_have_no_difference():
@@ -233,7 +234,9 @@ def test_worlds_that_are_equal_have_no_difference():
 
 def test_evidence_that_is_not_found_is_told():
     example = found("M-HO-3")
-    assert not standing.look(example).notes
+    assert not run_again(example).notes
     other = evolve(example, values=(*example.values[:-1], (example.values[-1][0], 99)))
-    (note,) = standing.look(other).notes
-    assert note.startswith(f"What HO-3 finds here is not what the file says: {example.message}, ")
+    (note,) = run_again(other).notes
+    assert note.startswith(f"The file has other evidence: {example.message}; ")
+    assert note.endswith("= 99.")
+    assert run_again(other).here == example

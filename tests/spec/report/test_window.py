@@ -13,7 +13,7 @@ from kvproof.spec.judge import Violation
 from kvproof.spec.laws.base import Evidence
 from kvproof.spec.report import film as films
 from kvproof.spec.report import forms, lineage, page, picture, window
-from tests.spec.report.found import found
+from tests.spec.report.found import found, taken_at_its_word
 from tests.spec.report.test_forms import data_of, longer_than
 
 
@@ -86,7 +86,7 @@ def test_a_block_that_the_evidence_names_is_shown_however_many_there_are(huge):
     film = films.shoot(example)
     assert ("device", 1234) in film.window.rows
     assert lineage.lives(example, film)[0].name == "1234"
-    assert ">1234</text>" in picture.render(example)
+    assert ">1234</text>" in picture.render(example, taken_at_its_word(example))
 
 
 def test_a_page_whose_worlds_hold_too_much_shows_fewer_of_them(monkeypatch):

@@ -15,14 +15,15 @@ from kvproof.core import config as configs
 from kvproof.core.config import Offload
 from kvproof.core.offload.state import Load, PendingHit
 from kvproof.spec.engines.scope_parts import full
-from kvproof.spec.report import candidates, forms, page, picture, reviewer, shapes, standing, terminal, words
+from kvproof.spec.report import candidates, forms, page, picture, reviewer, shapes, terminal, words
 from kvproof.spec.report import film as films
 from kvproof.spec.report.legible import legible
 from kvproof.spec.report.names import Names
-from tests.spec.report.found import found
+from kvproof.spec.report.rerun import run_again
+from tests.spec.report.found import found, taken_at_its_word
 from tests.spec.report.test_film import CLOSE, executed, shot
 from tests.spec.report.test_forms import data_of, of_an_adapter
-from tests.spec.report.test_standing import gone
+from tests.spec.report.test_rerun import gone
 
 # --- fields of evidence -------------------------------------------------------------------------------------------------
 
@@ -58,9 +59,10 @@ def test_every_form_names_the_fields_of_evidence_and_its_prefixes():
     film = films.shoot(example)
     [(_, _, why)] = words.values(example, film)
     assert why == "each (prefix, group), prefix 2 is r0@2"
-    assert why in page.render(example)
-    assert why in reviewer.render(example)
-    assert "each (prefix, group)" in forms.render("markdown", example)
+    seen = taken_at_its_word(example)
+    assert why in page.render(example, seen=seen)
+    assert why in reviewer.render(example, seen=seen)
+    assert "each (prefix, group)" in forms.render("markdown", example, seen=seen)
     out = io.StringIO()
     terminal.show(Console(file=out, width=200), example)
     assert "keys = ((2, 0),) (each (prefix, group))" in out.getvalue()
@@ -97,7 +99,7 @@ def test_no_form_has_a_control_character(form):
 def test_a_terminal_gets_no_control_character():
     out = io.StringIO()
     example = evolve(found("M-LRU-1"), message=ODD, values=((ODD, ODD),), scope=ODD)
-    terminal.show(Console(file=out, width=200), example, None, standing.look(example))
+    terminal.show(Console(file=out, width=200), example, None, run_again(example))
     assert legible(out.getvalue()) == out.getvalue()
     assert "a\u2400b" in out.getvalue()
 
@@ -126,15 +128,15 @@ def test_the_mark_says_that_the_law_does_not_break_here():
 
 def test_the_mark_says_where_the_law_breaks_if_that_is_elsewhere():
     example = evolve(found("M-LRU-1"), position=2)
-    assert standing.look(example).mark(example) == "✗ the file says that PC-8 breaks here: it breaks at action 7"
+    assert (run_again(example).mark, run_again(example).here.position) == ("✗ breaks PC-8", 7)
     unknown = evolve(found("M-LRU-1"), law="XX-1")
-    assert "that cannot be judged" in standing.look(unknown).mark(unknown)
+    assert "that cannot be judged" in run_again(unknown).mark
 
 
 def test_the_terminal_shows_both_worlds_of_an_adapter_and_marks_the_action():
     out = io.StringIO()
     example = of_an_adapter()
-    terminal.show(Console(file=out, width=400), example, None, standing.look(example))
+    terminal.show(Console(file=out, width=400), example, None, run_again(example))
     text = out.getvalue()
     [heads] = [line for line in text.splitlines() if "mine showed" in line]
     assert heads.index("mine showed") < heads.index("the model answers")
@@ -149,20 +151,24 @@ def test_the_terminal_shows_both_worlds_of_an_adapter_and_marks_the_action():
 
 def test_a_configuration_alone_is_shown_as_the_new_world():
     bare = evolve(found("M-LRU-1"), actions=(), outcomes=(), position=-1, fault="")
-    text = page.render(bare)
+    assert "There are no actions. What the player" in page.render(bare)
+    seen = taken_at_its_word(bare)
+    text = page.render(bare, seen=seen)
     assert "There are no actions: the configuration alone breaks the law." in text
     data = data_of(text)
     assert (len(data["frames"]), data["violation"], data["actions"]) == (1, 0, 0)
-    shown = [element.text for element in ElementTree.fromstring(picture.render(bare)).iter() if element.tag.endswith("text")]
+    shown = [
+        element.text for element in ElementTree.fromstring(picture.render(bare, seen)).iter() if element.tag.endswith("text")
+    ]
     assert "start" in shown
     count = bare.settings.num_blocks - 1
     assert [one for one in shown if one and one.startswith("·")] == [f"·{place}" for place in range(count)]
-    assert any("no action is needed" in (one or "") for one in shown)
+    assert any("there is no action" in (one or "") for one in shown)
 
 
 def test_the_title_of_a_picture_is_not_cut():
     example = evolve(found("M-LRU-1"), message="a word and " * 24 + "the end")
-    root = ElementTree.fromstring(picture.render(example))
+    root = ElementTree.fromstring(picture.render(example, taken_at_its_word(example)))
     heads = [element.text or "" for element in root if element.get("class") == "b" and element.get("x") == "8"]
     assert " ".join(heads).endswith("the end, at action 7, Finish(0)")
     assert len(heads) > 2
@@ -178,12 +184,12 @@ def test_dashed_frames_are_what_the_legend_says_they_are_however_many():
     film = films.shoot(example)
     count = len(film.frames[-1].device)
     named = [f"d{block}" for block in range(1, min(count, 8) + 1)]
-    text = page.render(example)
+    text = page.render(example, seen=taken_at_its_word(example))
     assert data_of(text)["named"] == named
-    assert picture.render(example).count('class="n"') == len(named)
+    assert picture.render(example, taken_at_its_word(example)).count('class="n"') == len(named)
     assert "a block in question, which the evidence names" in text
     small = evolve(found("M-GEO-1"), values=(("blocks", (1, 2, 3, 4, 5, 6, 7, 8)),))
-    assert "The first 6 of 8 blocks in question." in page.render(small)
+    assert "The first 6 of 8 blocks in question." in page.render(small, seen=taken_at_its_word(small))
 
 
 def test_what_a_cell_says_is_made_once():

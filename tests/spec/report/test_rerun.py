@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from pathlib import Path
 
 import pytest
 from attrs import evolve
+from rich.console import Console
 
 from kvproof.core import actions as act
 from kvproof.spec import check, cli, counterexample
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.exploring import jobs, scopes
 from kvproof.spec.exploring.jobs import Asked, Job
-from kvproof.spec.report import files, forms, standing
+from kvproof.spec.report import departure, files, forms, lineage, lines, terminal
 from kvproof.spec.report import film as films
+from kvproof.spec.report.rerun import run_again
 from tests.spec.report.found import FAULTS, found
 
 GONE = "PC-8 holds on these 8 actions"
@@ -27,7 +31,7 @@ def gone() -> Counterexample:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_what_breaks_as_its_file_says_has_no_notes(fault):
-    seen = standing.look(found(fault))
+    seen = run_again(found(fault))
     assert (seen.again, seen.gone, seen.notes) == (True, False, ())
     assert seen.violation is not None
     assert "Not seen here" not in "".join(forms.render(form, found(fault), None, seen) for form in forms.FORMS)
@@ -53,22 +57,23 @@ def test_an_action_that_is_refused_here_is_named():
     """Request 9 is not there: the allocation is refused, and what comes behind it is another run."""
     example = found("M-LRU-1")
     actions = tuple(evolve(one, request=9) if isinstance(one, act.Allocate) else one for one in example.actions)
-    notes = standing.look(evolve(example, actions=actions)).notes
+    notes = run_again(evolve(example, actions=actions)).notes
     assert notes[0].startswith("PC-8 holds on these 8 actions")
-    assert notes[1].startswith("Action 3, Allocate(9, ")
-    assert "is refused here (" in notes[1]
-    assert "and was done when the file was written" in notes[1]
-    assert "later answer" in notes[1]
+    assert notes[1].startswith("The file says, at action 7, ")
+    assert notes[2].startswith("Action 3, Allocate(9, ")
+    assert "is refused here (" in notes[2]
+    assert "and was done when the file was written" in notes[2]
+    assert "later answer" in notes[2]
 
 
 def test_a_law_that_breaks_instead_is_named():
     example = evolve(found("M-LRU-1"), law="PC-1")
-    assert standing.look(example).notes[-1].startswith("What breaks instead is PC-8, at action 7: the free queue is not in")
+    assert run_again(example).notes[-1].startswith("What breaks instead is PC-8, at action 7: the free queue is not in")
 
 
 def test_a_law_that_breaks_elsewhere_is_seen_and_the_place_is_named():
     example = evolve(found("M-LRU-1"), position=2)
-    seen = standing.look(example)
+    seen = run_again(example)
     assert seen.again
     assert seen.notes == ("PC-8 breaks at action 7 here, and not at action 2, Lookup(0), as the file says.",)
     assert "Not as the file says" in forms.render("markdown", example)
@@ -81,16 +86,17 @@ def test_an_answer_that_is_another_one_is_named():
     assert record is not None
     outcomes = list(example.outcomes)
     outcomes[at] = evolve(outcomes[at], record=evolve(record, demand=99))
-    seen = standing.look(evolve(example, outcomes=tuple(outcomes)))
+    seen = run_again(evolve(example, outcomes=tuple(outcomes)))
     assert seen.again
     assert seen.notes[0].startswith(
-        "Action 3, Allocate(0, new_tokens=1, external=2), answers otherwise than the file has it: here"
+        "Action 3, Allocate(0, new_tokens=1, external=2), answers otherwise than the file has it: there admitted True, demand 99,"
     )
+    assert seen.here.outcomes == example.outcomes
 
 
 @pytest.mark.parametrize("changes", [{"law": "XX-1"}, {"fault": "M-NONE-1"}])
 def test_what_cannot_be_judged_is_not_seen(changes):
-    seen = standing.look(evolve(found("M-LRU-1"), **changes))
+    seen = run_again(evolve(found("M-LRU-1"), **changes))
     assert seen.gone
     assert next(iter(changes.values())) in seen.notes[0]
     assert seen.error is not None
@@ -99,7 +105,7 @@ def test_what_cannot_be_judged_is_not_seen(changes):
 @pytest.mark.parametrize("law", ["PC-8", "LV-8"])
 def test_numbers_that_no_law_reckons_with_are_no_crash(law):
     actions = tuple(evolve(one, new_tokens=1 << 70) if isinstance(one, act.Allocate) else one for one in gone().actions)
-    seen = standing.look(evolve(gone(), law=law, actions=actions))
+    seen = run_again(evolve(gone(), law=law, actions=actions))
     assert seen.gone
     assert seen.notes
 
@@ -107,18 +113,18 @@ def test_numbers_that_no_law_reckons_with_are_no_crash(law):
 def test_of_an_implementation_the_model_alone_can_tell_nothing():
     adapter = counterexample.Implementation("mine", tuple(counterexample.Shown(None) for _ in found("M-LRU-1").actions))
     example = evolve(gone(), implementation=adapter)
-    seen = standing.look(example)
+    seen = run_again(example)
     assert (seen.again, seen.gone) == (None, False)
     # The fault changed what the model answered to the last action no further than its queue, which is in no record.
     assert seen.notes == ()
     other = evolve(example, actions=(*example.actions[:-1], act.Finish(9)))
-    assert "are not those that were compared" in standing.look(other).notes[-1]
+    assert "are not those that were compared" in run_again(other).notes[-1]
 
 
 def test_a_configuration_that_a_fault_refuses_is_seen_again(tmp_path, capsys):
     """HB-1 alone has no world: the fault refuses a legal configuration, and does so again."""
     example = refused()
-    seen = standing.look(example)
+    seen = run_again(example)
     assert (seen.again, seen.notes, seen.film) == (True, (), None)
     # Any other law, and the same configuration without the fault: nothing was broken, or it cannot be asked.
     with pytest.raises(counterexample.CounterexampleError, match="the configuration is refused"):
@@ -171,9 +177,9 @@ def test_one_film_serves_all_files_of_a_counterexample(tmp_path, monkeypatch):
     shots: list[str] = []
     shoot = films.shoot
 
-    def counting(example):
+    def counting(example, **asked):
         shots.append(example.law)
-        return shoot(example)
+        return shoot(example, **asked)
 
     monkeypatch.setattr(films, "shoot", counting)
     files.write([found("M-LRU-1"), found("M-HO-3")], {"premises": {}, **EMPTY}, tmp_path, "check.json")
@@ -209,3 +215,119 @@ def refused() -> Counterexample:
     example = jobs.perform(Job(Asked(fault="M-SCR-1", laws=("HB-1",)), scope, "M-SCR-1")).example
     assert example is not None
     return evolve(example, settings=evolve(example.settings, hash_block_size=2))
+
+
+# --- what a file claims, and what is so here --------------------------------------------------------------------------------
+
+
+def every_form(example: Counterexample) -> str:
+    """Return what all forms and the terminal say of a counterexample, without the script of the page."""
+    seen, out = run_again(example), io.StringIO()
+    terminal.show(Console(file=out, width=400), example, None, seen)
+    said = "\n".join((out.getvalue(), *(forms.render(form, example, None, seen) for form in PAGES)))
+    return re.sub(r"<script>.*?</script>", "", said, flags=re.DOTALL)
+
+
+PAGES = ("html", "markdown", "reviewer", "svg")
+
+
+@pytest.mark.parametrize("fault", ["M-LEAK-3", "M-TAIL-5"])
+def test_where_the_law_holds_nothing_is_left_open_and_nothing_follows(fault):
+    """Both laws judge what becomes of a run: the file has the evidence, and the mended model none."""
+    example = departure.without_fault(found(fault))
+    seen = run_again(example)
+    assert (seen.gone, seen.here.message, seen.here.values) == (True, "", ())
+    assert seen.film is not None
+    assert (seen.film.follows, len(seen.film.moments)) == (None, len(example.actions))
+    said = every_form(example)
+    assert "Left open" not in said
+    assert "left open" not in said
+    assert "What follows" not in said
+    assert "Why nothing shorter" not in said
+    assert "Why earlier checking" not in said
+    # The evidence of the file is told as the file's.
+    assert f"The file says, at {lines.place(example)}: {example.message}; " in seen.notes[1]
+
+
+def test_a_fault_that_changes_nothing_is_not_said_to_show_in_what_a_law_works_out():
+    example = evolve(found("M-LRU-1"), fault="M-HO-3")
+    said = every_form(example)
+    assert "Every answer and every world of this run is the same without the fault." in said
+    assert "works out for itself" not in said
+
+
+@pytest.mark.parametrize(
+    "claimed",
+    [
+        (("obligation", "finished requests"), ("left", (0,)), ("way", 5), ("cycle", 3)),
+        (("obligation", "finished requests"), ("left", (0,)), ("way", 8), ("cycle", 0)),
+        (("obligation", "finished requests"), ("left", (0,)), ("way", 99), ("cycle", 0)),
+        (("obligation", "finished requests"), ("left", (0,)), ("way", -1), ("cycle", 9)),
+        (("obligation", "no such thing"), ("way", 2), ("cycle", 3)),
+        (("cycle", 3),),
+    ],
+)
+@pytest.mark.parametrize("fault", ["", "M-LEAK-3"])
+def test_a_cycle_that_a_file_claims_is_judged(claimed, fault):
+    """The run of M-LEAK-3 goes on: it is no cycle, and what it leaves open is found by the law on its end, with the fault."""
+    example = evolve(found("M-LEAK-3"), fault=fault, values=claimed)
+    seen = run_again(example)
+    assert seen.again is bool(fault)
+    assert "cycle" not in dict(seen.here.values)
+    said = every_form(example)
+    assert "can go on for ever" not in said
+    assert "from here on in a cycle" not in said
+    assert "Traceback" not in said
+    assert ("Left open" in said) is bool(fault)
+
+
+def test_a_claimed_cycle_of_another_law_or_of_an_implementation_is_none():
+    values = (("obligation", "stores"), ("way", 2), ("cycle", 3))
+    other = evolve(found("M-LRU-1"), values=values)
+    assert run_again(other).here == found("M-LRU-1")
+    shown = counterexample.Implementation("mine", tuple(counterexample.Shown(None) for _ in other.actions))
+    mine = evolve(found("M-LEAK-3"), values=values, implementation=shown)
+    assert "from here on in a cycle" not in every_form(mine)
+    assert "can go on for ever" not in every_form(mine)
+
+
+def test_sizes_of_a_file_that_its_settings_do_not_come_to_are_told():
+    example = found("M-LRU-1")
+    assert example.geometry is not None
+    wrong = evolve(example, geometry=evolve(example.geometry, scheduler_block_size=99))
+    seen = run_again(wrong)
+    assert seen.notes == ("The file has other sizes than its settings come to: scheduler_block_size 99, here 2.",)
+    assert seen.here == example
+    assert "S = 99" not in every_form(wrong)
+
+
+def test_a_law_in_other_words_is_told():
+    example = evolve(found("M-LRU-1"), sentence="The queue is a circle.")
+    seen = run_again(example)
+    assert seen.notes == ("The file has the law in other words: The queue is a circle.",)
+    assert seen.here == found("M-LRU-1")
+
+
+@pytest.mark.parametrize("changes", [{"law": "XX-1"}, {"fault": "M-NONE-1"}])
+def test_of_what_cannot_be_judged_every_form_says_so_and_no_more(changes):
+    example = evolve(found("M-LRU-1"), **changes)
+    seen = run_again(example)
+    assert seen.head == f"{example.law} cannot be judged here"
+    pages = [forms.render(form, example, None, seen) for form in PAGES if form != "svg"]
+    for text in pages:
+        assert seen.head in text
+        assert "Why nothing shorter" not in text
+        assert "does not hold" not in text
+    if "fault" in changes:
+        with pytest.raises(films.NoWorld, match="M-NONE-1"):
+            forms.render("svg", example, None, seen)
+
+
+def test_blocks_that_an_implementation_named_are_none_of_the_model():
+    """Its evidence names block 1 by its own numbers; the model's block 1 may be another one."""
+    shown = counterexample.Implementation("mine", tuple(counterexample.Shown(None) for _ in found("M-HO-3").actions))
+    example = evolve(found("M-HO-3"), values=(("block", 1),), implementation=shown, fault="")
+    film = run_again(example).film
+    assert film is not None
+    assert "block" not in lineage.in_question(example, film).values()
+    assert ("device", 1) in lineage.in_question(evolve(example, implementation=None), film)
