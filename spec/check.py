@@ -492,23 +492,10 @@ def _found_fault(
 
 
 def _refused_configuration(job: Job, scope: Scope, law: str, error: ConfigError) -> Counterexample | None:
-    """A fault that makes a legal configuration illegal breaks HB-1, and no other law."""
     if law != "HB-1":
         return None
-    config = scope.config()
-    violation = Violation(law, -1, _legal_refused(error))
-    return examples.build(
-        config,
-        (),
-        violation,
-        sentence_of(law),
-        legal=True,
-        engine="walk",
-        seed=job.options.seed,
-        scope=scope.name,
-        fault=job.fault,
-        quick=job.options.quick,
-    )
+    example = refused_example(scope.config(), error, "walk", scope.name, job.fault)
+    return evolve(example, seed=job.options.seed, quick=job.options.quick)
 
 
 def _traces(job: Job) -> Done:
@@ -544,6 +531,17 @@ def replay(example: Counterexample) -> examples.Replayed:
         if legal and refused is not None and example.law == "HB-1":
             return examples.Replayed(Violation("HB-1", -1, _legal_refused(refused)), ())
         return examples.replay(example, all_laws.ALL)
+
+
+def refused_example(config: Config, error: ConfigError, engine: str, scope: str, fault: str) -> Counterexample:
+    """Return the counterexample of a fault that makes a legal configuration illegal: it breaks HB-1, and no other law.
+
+    The caller plants nothing. The match unit is stated, since the fault may come to another one by itself.
+    """
+    violation = Violation("HB-1", -1, _legal_refused(error))
+    sentence = sentence_of("HB-1")
+    example = examples.build(config, (), violation, sentence, legal=True, engine=engine, seed=0, scope=scope, fault=fault)
+    return evolve(example, settings=evolve(example.settings, hash_block_size=config.hash_block_size))
 
 
 def _refused(example: Counterexample) -> ConfigError | None:

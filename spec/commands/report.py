@@ -11,10 +11,10 @@ import click
 
 from kvproof.spec import counterexample, output
 from kvproof.spec.commands.check import wide_console
-from kvproof.spec.counterexample import Counterexample
+from kvproof.spec.counterexample import Counterexample, CounterexampleError
 from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.report import files, forms, lines, runs, terminal
-from kvproof.spec.report.rerun import Rerun, run_again
+from kvproof.spec.report.rerun import Rerun, State, run_again
 from kvproof.spec.report.runs import Run
 
 FORM_OPTIONS = {
@@ -88,8 +88,8 @@ def command(file: Path, replay: bool, out: Path | None, against: Path | None, as
     if replay and example.engine == counterexample.TENSORS:
         raise UserError(f"{file}: was found on tensors, which the model alone cannot run: use kvproof gpu --replay {file}")
     seen = run_again(example)
-    if replay and seen.error is not None:
-        raise seen.error
+    if replay and seen.state is State.UNJUDGED:
+        raise CounterexampleError(seen.notes[0].rstrip("."))
     _give(example, file, chosen, out, seen)
     if replay:
         return _replayed(example, file, seen, quiet=bool(chosen), as_json=as_json)
@@ -124,7 +124,7 @@ def _give(example: Counterexample, file: Path, chosen: Sequence[str], out: Path 
         return
     folder = output.make_folder(out) if len(chosen) > 1 or out.is_dir() else None
     for name, text in texts.items():
-        target = out if folder is None else folder / forms.beside(name, example, file).name
+        target = out if folder is None else folder / forms.beside(name, seen.here, file).name
         output.write_atomically(target, text)
         click.echo(str(target))
 
@@ -134,16 +134,19 @@ def _replayed(example: Counterexample, file: Path, seen: Rerun, *, quiet: bool, 
     code = ExitCode.UNDETERMINED if seen.violation is None else ExitCode.REFUTED
     if as_json:
         at = None if seen.violation is None else seen.violation.position
-        said = {"law": example.law, "breaks_again": seen.violation is not None, "position": at, "notes": list(seen.notes)}
+        again = None if seen.state is State.OUTSIDE else seen.violation is not None
+        said = {"law": example.law, "breaks_again": again, "position": at, "notes": list(seen.notes)}
         click.echo(json.dumps(said, indent=1))
         return code
     for note in seen.notes:
         click.echo(note, err=quiet)
+    if example.implementation is not None:
+        who = example.implementation.adapter
+        how = lines.reproduce(example)
+        click.echo(f"{who} broke {example.law}, and only its adapter can show that again: {how}", err=quiet)
+        return code
     if seen.violation is None:
-        who = ""
-        if example.implementation is not None:
-            who = f" of the model; {example.implementation.adapter} broke it, and only its adapter can show that"
-        click.echo(f"{example.law} holds on these {len(example.actions)} actions{who}: not reproduced", err=quiet)
+        click.echo(f"{example.law} does not break here: not reproduced", err=quiet)
         return code
     click.echo(f"{example.law} breaks again, {lines.where(seen.violation)}", err=quiet)
     if not quiet:

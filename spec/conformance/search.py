@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
+from functools import cache
 from random import Random
 
 from attrs import define, evolve, field, frozen
@@ -335,13 +336,13 @@ class Search:
         if point.seen is None or point.moment is None or not point.seen.differences:
             return
         name = type(point.moment.action).__name__
+        # Several things that differ at one action are explained by the same settings or by none.
+        differing = cache(lambda config: self._differing(before, point, config))
         for difference in point.seen.differences:
             if settings.reordered(difference.what, difference.predicted, difference.observed):
                 found: tuple[Setting, ...] = (Setting("free", settings.EVICTION, settings.OWN),)
             else:
-                found = self.explainer.explain(
-                    name, difference.what, before.config, lambda config: self._differing(before, point, config)
-                )
+                found = self.explainer.explain(name, difference.what, before.config, differing)
             kind = (name, difference.what, found)
             self.counted[kind] += 1
             self.first.setdefault(kind, Differing(scope.name, position, name, difference, found))

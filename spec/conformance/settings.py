@@ -8,6 +8,7 @@ free blocks are evicted, and the numbers of blocks; the shadow follows both, so 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Literal, get_args, get_type_hints
 
 from attrs import define, evolve, field, frozen
@@ -71,17 +72,22 @@ class Setting:
 
     def applied(self, config: Config) -> Config | None:
         """Return the configuration with this setting and everything else as it is; None if there is no such configuration."""
-        if self.kind == "free" or (self.kind == "offload" and config.offload is None):
-            return config
-        change: dict[str, Any] = {self.name: self.value}
-        try:
-            if self.kind == "profile":
-                return configs.reconfigure(config, profile=evolve(config.profile, **change))
-            if config.offload is not None and self.kind == "offload":
-                return configs.reconfigure(config, offload=evolve(config.offload, **change))
-            return configs.reconfigure(config, **change)
-        except ConfigError:
-            return None
+        return _applied(self, config)
+
+
+@lru_cache(maxsize=4096)  # each difference of a walk is tried with the same settings of the same configuration
+def _applied(setting: Setting, config: Config) -> Config | None:
+    if setting.kind == "free" or (setting.kind == "offload" and config.offload is None):
+        return config
+    change: dict[str, Any] = {setting.name: setting.value}
+    try:
+        if setting.kind == "profile":
+            return configs.reconfigure(config, profile=evolve(config.profile, **change))
+        if config.offload is not None and setting.kind == "offload":
+            return configs.reconfigure(config, offload=evolve(config.offload, **change))
+        return configs.reconfigure(config, **change)
+    except ConfigError:
+        return None
 
 
 def candidates(config: Config) -> tuple[Setting, ...]:

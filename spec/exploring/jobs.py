@@ -35,8 +35,6 @@ from kvproof.spec.exploring.scope import Scope
 from kvproof.spec.exploring.scopes import Which
 from kvproof.spec.exploring.search import Explored, Found, Options
 from kvproof.spec.faults import Fault
-from kvproof.spec.judge import Violation
-from kvproof.spec.laws.base import Evidence
 
 EXPLORER, SAMPLER = examples.EXPLORER, examples.SAMPLER
 RUNS_EVERY = 512
@@ -276,11 +274,7 @@ def _refused_configuration(job: Job, error: ConfigError) -> Done:
     explored = Explored(Graph())
     example = None
     if "HB-1" in job.law_ids:
-        violation = Violation("HB-1", -1, Evidence.of(f"a legal configuration is refused: {error}"))
-        sentence = check.sentence_of("HB-1")
-        example = examples.build(
-            config, (), violation, sentence, legal=True, engine=EXPLORER, seed=0, scope=job.scope.name, fault=job.fault
-        )
+        example = check.refused_example(config, error, EXPLORER, job.scope.name, job.fault)
     end: End = "refused" if example is None else "violation"
     certificate = certificates.certify(job.scope.name, job.fault, config, job.bounds, job.law_ids, explored, end)
     return Done(job, certificate, example)

@@ -15,10 +15,11 @@ from attrs import evolve
 from kvproof.core.config import SOUND
 from kvproof.spec import counterexample as examples
 from kvproof.spec import faults
+from kvproof.spec import laws as all_laws
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.report import departure, lines
 from kvproof.spec.report.legible import legible
-from kvproof.spec.report.rerun import Rerun, run_again
+from kvproof.spec.report.rerun import Rerun, State, run_again
 
 WIDTH = 110
 
@@ -65,11 +66,12 @@ def test_{name}():
 def render(example: Counterexample, seen: Rerun | None = None) -> str:
     """Return the text of the file. A planted fault is left out, and it says so: the test is about the code as it stands."""
     seen = seen or run_again(example)
+    here = seen.here
     values = {
-        "law": example.law,
-        "message": _quoted(example.message),
-        "sentence": textwrap.fill(_quoted(example.sentence), WIDTH),
-        "name": name_of(example),
+        "law": _quoted(here.law),
+        "message": _quoted(here.message or "not seen here"),
+        "sentence": textwrap.fill(_quoted(here.sentence), WIDTH),
+        "name": name_of(here),
         "about": "\n\n".join(_filled(text) for text in _about(example, seen)),
     }
     if example.implementation is not None:
@@ -106,6 +108,9 @@ def _about(example: Counterexample, seen: Rerun) -> Iterator[str]:
         return
     if seen.notes:
         yield f"{'Not seen here.' if seen.gone else 'Not as the file says.'} {' '.join(seen.notes)}"
+    if seen.state is State.UNJUDGED:
+        yield "As long as that is so, the test fails, too: it runs the same example."
+        return
     if not example.fault:
         yield "It fails as long as the model breaks the law by these actions, and passes once it does not."
         return
@@ -113,9 +118,10 @@ def _about(example: Counterexample, seen: Rerun) -> Iterator[str]:
     if example.engine == examples.TENSORS:
         yield "The fault is one of the tensors, which this test does not run: it passes as long as the model keeps the law."
         return
-    passes = run_again(_mended(example)).violation is None
-    yield "Without the fault it passes." if passes else "Without the fault it fails, too: the code as it stands breaks the law."
+    yield _without(example)
     field = _field(example)
+    if field is not None and getattr(example.profile, field) == getattr(SOUND, field):
+        return
     if field is None:
         yield "It fails where the code goes wrong as the fault does. To see that, replay the example with the fault planted:"
         yield f"    with faults.planted(faults.by_id('{example.fault}')):  # from kvproof.spec import faults"
@@ -126,9 +132,20 @@ def _about(example: Counterexample, seen: Rerun) -> Iterator[str]:
     )
 
 
+def _without(example: Counterexample) -> str:
+    """Return what becomes of the test without the fault, which is tried."""
+    try:
+        passes = examples.replay(_mended(example), all_laws.ALL).violation is None
+    except examples.CounterexampleError as error:
+        return f"Without the fault it cannot be run, so that it fails: {error}."
+    return (
+        "Without the fault it passes." if passes else "Without the fault it fails, too: the code as it stands breaks the law."
+    )
+
+
 def _filled(text: str) -> str:
     """Return a paragraph for a docstring; lines of code, which are indented, stay as they are."""
-    return text if text.startswith(" ") else textwrap.fill(_quoted(text), WIDTH, break_on_hyphens=False)
+    return legible(text) if text.startswith(" ") else textwrap.fill(_quoted(text), WIDTH, break_on_hyphens=False)
 
 
 def _quoted(text: str) -> str:

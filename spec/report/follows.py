@@ -130,7 +130,10 @@ def _folded(moments: Sequence[Moment]) -> tuple[tuple[Moment, ...], int]:
     """Leave out steps that lead from a world to the same one up to names and past times; return how many they are."""
     begins = [at for at, moment in enumerate(moments) if isinstance(moment.action, act.BeginStep)]
     ends = [*begins[1:], len(moments)][: len(begins)]
-    keys = [canonical.key(moments[at].before) for at in begins]
+    try:
+        keys = [canonical.key(moments[at].before) for at in begins]
+    except OverflowError:  # a key is made for the numbers of a scope
+        return tuple(moments), 0
     kept, repeated = list(moments[: begins[0]] if begins else moments), 0
     for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         # The first step that changes nothing is kept: it shows what is tried.
@@ -151,9 +154,9 @@ def _sends(moment: Moment, prompt: Any) -> bool:
 def left_open(example: Counterexample, found: Continuation, world: World, names: Names) -> tuple[str, ...]:
     """Return what is open in the world that a run came to, a sentence each: blocks, requests, transfers, keys.
 
-    Where an implementation broke the law nothing is: the run is the model's, which keeps it.
+    Where an implementation or the tensors broke the law nothing is: the run is the model's, which keeps it.
     """
-    if example.implementation is not None:
+    if examples.broken_outside(example):
         return ()
     told = [*_refused(found), *_owed(example, names), *_known(example, world, names)]
     asked = dict(example.values).get("obligation")

@@ -328,5 +328,5 @@ def reproduce(example: Counterexample, file: str | None = None) -> str:
     if broke is not None:
         asked = [("walks", broke.walks), ("steps", broke.steps), ("policies", list(broke.policies))]
         more = "".join(f", {name}={value!r}" for name, value in asked if value)
-        return f"check_all_laws(adapter, laws=['{example.law}'], scopes=['{example.scope}'], seed={example.seed}{more})"
+        return f"check_all_laws(adapter, laws={[example.law]}, scopes={[example.scope]}, seed={example.seed}{more})"
     return f"kvproof report {shlex.quote(file)} --replay" if file else examples.command(example)

@@ -11,6 +11,7 @@ from kvproof.spec.report.legible import legible
 from kvproof.spec.report.rerun import Rerun, run_again
 
 MAX_LINES = 60
+MOST_GROUPS = 12
 LONG = 400
 """Characters of what follows."""
 
@@ -19,7 +20,7 @@ def render(example: Counterexample, seen: Rerun | None = None) -> str:
     """Return the page; its last line is the command that finds it again, which needs no file of this machine."""
     seen = seen or run_again(example)
     example = seen.here
-    out = [f"# {seen.head}", "", *notes(seen), f"> {text(example.sentence)}"]
+    out = [f"# {text(seen.head)}", "", *notes(seen), f"> {text(example.sentence)}"]
     out += [] if seen.gone else ["", f"{text(example.message)}, at {text(lines.place(example))}."]
     if example.values:
         said = words.in_short(example)
@@ -36,7 +37,8 @@ def render(example: Counterexample, seen: Rerun | None = None) -> str:
     out += follows(seen)
     out += departs(seen)
     out += ["", "<details><summary>Configuration</summary>", "", *configuration(example), "", "</details>"]
-    out += ["", f"{lines.origin(example)[0].upper()}{lines.origin(example)[1:]}. To see it again:", ""]
+    origin, to_see = text(lines.origin(example)), "This found it:" if seen.gone else "To see it again:"
+    out += ["", f"{origin[0].upper()}{origin[1:]}. {to_see}", ""]
     out.append(f"    {again(example)}")
     return legible("\n".join(out) + "\n")
 
@@ -99,14 +101,17 @@ def again(example: Counterexample) -> str:
 
 def configuration(example: Counterexample) -> list[str]:
     """Return the sizes, the profile and the table of groups, line by line."""
-    head = [f"{lines.sizes_text(example)}; profile {lines.profile_text(example.profile)}.", ""]
+    head = [f"{lines.sizes_text(example)}; profile {text(lines.profile_text(example.profile))}.", ""]
     head += ["| group | kind | block | E | row |", "|---|---|---|---|---|"]
-    return head + [f"| {' | '.join(row)} |" for row in lines.groups(example)]
+    rows = [f"| {' | '.join(map(text, row))} |" for row in lines.groups(example)]
+    more = len(rows) - MOST_GROUPS
+    return [*head, *rows[:MOST_GROUPS], *([f"\n{more} more groups."] if more > 0 else [])]
 
 
 def text(value: str) -> str:
-    """Return text for a line or a cell of a table: one line, and nothing of it is a tag or a fence."""
-    return value.replace("|", "\\|").replace("<", "\\<").replace("```", "'''").replace("\n", " ")
+    """Return text for a line or a cell of a table: one line, and nothing of it is a tag, a link or a fence."""
+    value = value.replace("|", "\\|").replace("<", "\\<").replace("](", "]\\(")
+    return value.replace("```", "'''").replace("\n", " ")
 
 
 def code(value: object, longest: int = 160) -> str:

@@ -56,6 +56,7 @@ def render(example: Counterexample, file: str | None = None, seen: Rerun | None 
         left=() if film is None else further.left(film),
         questioned=0 if film is None else len(lineage.in_question(example, film)),
         heads=states.heads,
+        same=around.SAME,
         around=[tuple(lines.cut(cell, LONGEST) for cell in row) for row in states.rows[:MOST_ROWS]],
         around_left_out=len(states.rows[MOST_ROWS:]),
         departed=None if film is None else around.departed(example, film),

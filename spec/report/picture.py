@@ -43,7 +43,7 @@ def render(example: Counterexample, seen: Rerun | None = None) -> str:
     seen = seen or run_again(example)
     example, film = seen.here, seen.film
     if film is None:
-        raise films.NoWorld(f"there is no world to show: {seen.error or 'the configuration is refused'}")
+        raise films.NoWorld(f"there is no world to show: {seen.why}")
     named = lineage.in_question(example, film)
     rows = _rows(film, list(named))
     columns = _columns(film, rows)

@@ -8,23 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
-from typing import Any
+from enum import Enum
 
 import attrs
 from attrs import evolve, frozen
 
+from kvproof.core.errors import ConfigError
 from kvproof.spec import check, distribution, faults
 from kvproof.spec import counterexample as examples
 from kvproof.spec import laws as all_laws
 from kvproof.spec.counterexample import Counterexample, CounterexampleError, Geometry, Outcome
 from kvproof.spec.exits import UserError
 from kvproof.spec.judge import Judge, Violation, describe_crash, refuted
+from kvproof.spec.report import departure, lines
 from kvproof.spec.report import film as films
-from kvproof.spec.report import lines
 from kvproof.spec.report.film import Film
 
 LONGEST = 400
 """Characters of what a file says that are told where it is not so here."""
+
+
+class State(Enum):
+    """What became of a law that a file says is broken."""
+
+    BREAKS = "breaks"
+    """It breaks here."""
+    HOLDS = "holds"
+    """It does not."""
+    UNJUDGED = "cannot be judged"
+    """The law, the fault or the configuration is none that can be judged here."""
+    OUTSIDE = "broken outside"
+    """An implementation or the tensors broke it: the model alone cannot tell."""
 
 
 @frozen(slots=True)
@@ -32,38 +46,36 @@ class Rerun:
     """What running a counterexample again showed.
 
     ``here`` is the counterexample as it is here, which is what forms show: with the evidence that its law gives here, none if
-    that does not break; with the answers that come here, and the sizes to which its settings resolve. ``again`` says whether
-    the law breaks again, None where the model alone cannot tell: what an implementation or the tensors broke. ``notes`` are
-    sentences that a reader needs before all others, none if everything is as the file says. ``film`` is None where there is no
-    world to show; ``error`` says what keeps it from being run or judged.
+    it gives none; with the answers that come here, and the sizes to which its settings resolve. What an implementation or the
+    tensors broke keeps its evidence. ``notes`` are sentences that a reader needs before all others, none if everything is as
+    the file says. ``film`` is None where there is no world to show, ``why`` says why not.
     """
 
     here: Counterexample
-    again: bool | None
+    state: State
     notes: tuple[str, ...]
     film: Film | None
     violation: Violation | None = None
-    error: CounterexampleError | None = None
+    why: str = ""
 
     @property
     def gone(self) -> bool:
-        """Tell whether the law was to break again and does not."""
-        return self.again is False
+        """Tell whether there is no evidence to show: the law holds here, or cannot be judged."""
+        return self.state in (State.HOLDS, State.UNJUDGED)
 
     @property
     def head(self) -> str:
         """The headline of a page."""
-        if self.error is not None:
-            return f"{self.here.law} cannot be judged here"
-        return f"{self.here.law} does not break here" if self.gone else f"{self.here.law} does not hold"
+        ends = {State.HOLDS: "does not break here", State.UNJUDGED: "cannot be judged here"}
+        return f"{self.here.law} {ends.get(self.state, 'does not hold')}"
 
     @property
     def mark(self) -> str:
         """What is said at the place where the law breaks: that it does, or that it does so by the file alone."""
         law = self.here.law
-        if self.error is not None:
+        if self.state is State.UNJUDGED:
             return f"the file says that {law} breaks here; that cannot be judged (see above)"
-        if self.gone:
+        if self.state is State.HOLDS:
             return f"the file says that {law} breaks here: it does not"
         if self.here.position >= 0:
             return f"✗ breaks {law}"
@@ -72,79 +84,103 @@ class Rerun:
 
 def run_again(example: Counterexample) -> Rerun:
     """Run a counterexample again, once for all forms, and compare it with what it says of itself. Raises nothing."""
-    violation, error = _judged(example)
-    again = None if examples.broken_outside(example) else violation is not None
-    film: Film | None = None
-    sentence = check.sentence_of(example.law) or example.sentence
-    here = evolve(example if again is None else _found(example, violation), sentence=sentence)
-    try:
-        examples.check_sizes(example.settings)
-        film = films.shoot(here, breaks=again is not False)
-    except films.NoWorld:
-        pass
-    except Exception as unforeseen:
-        why = _words(unforeseen)
-        unseen = (f"It cannot be run here: {why}.", *_by_file(example, again))
-        return Rerun(evolve(here, geometry=None), again, unseen, None, error=CounterexampleError(why))
-    geometry = None if film is None else examples.geometry_of(film.config)
-    outcomes = example.outcomes if film is None else tuple(map(examples.outcome_of, film.own))
-    here = evolve(here, geometry=geometry, outcomes=outcomes)
-    notes = [*_verdict(example, violation, again, error)]
-    notes += _differences(example, here)
-    if again is None and len(notes) > 0:
+    state, violation, why = _judged(example)
+    here = evolve(example, sentence=check.sentence_of(example.law) or example.sentence)
+    if violation is not None:
+        message, values = examples.evidence_of(violation)
+        here = evolve(here, message=message, values=values, position=violation.position)
+    elif state is not State.OUTSIDE:
+        here = evolve(here, message="", values=())
+    notes = [*_verdict(example, state, violation, why)]
+    film, unseen = _shot(here, breaks=state not in (State.HOLDS, State.UNJUDGED))
+    here = evolve(here, geometry=_geometry(example, film))
+    if film is None:
+        notes += [f"There is no world to show: {unseen}."] if unseen != why and not _refused_here(violation) else []
+        notes += _other_words(example, here)
+        return Rerun(here, state, tuple(notes), None, violation, unseen)
+    here = evolve(here, outcomes=tuple(map(examples.outcome_of, film.own)))
+    differences = [*_differences(example, here)]
+    notes += differences
+    if differences and state is State.OUTSIDE:
         notes.append("So the worlds of the model on this page are not those that were compared.")
-    notes += [] if geometry is None or example.geometry is None else _sizes(example.geometry, geometry)
-    notes += [] if example.sentence == sentence else [f"The file has the law in other words: {_cut(example.sentence)}"]
-    if again is False and error is None and film is not None:
+    notes += _other_words(example, here)
+    if state is State.HOLDS:
         notes += _others(example, film)
-    return Rerun(here, again, tuple(notes), film, violation, error)
+    return Rerun(here, state, tuple(notes), film, violation)
 
 
-def _judged(example: Counterexample) -> tuple[Violation | None, CounterexampleError | None]:
-    """Return the violation that is seen again, None if none is, and what keeps it from being judged."""
-    if examples.broken_outside(example):
-        return None, None
+def _judged(example: Counterexample) -> tuple[State, Violation | None, str]:
+    """Return what becomes of the law, the violation that is seen again, and what keeps it from being judged."""
     try:
-        return check.replay(example).violation, None
+        if examples.broken_outside(example):
+            _check(example)
+            return State.OUTSIDE, None, ""
+        violation = check.replay(example).violation
     except Exception as error:
-        return None, CounterexampleError(_words(error))
+        return State.UNJUDGED, None, _words(error)
+    return State.HOLDS if violation is None else State.BREAKS, violation, ""
 
 
-def _found(example: Counterexample, violation: Violation | None) -> Counterexample:
-    """Return a counterexample with the evidence that its law gives here; without one its place is that of the file."""
-    if violation is None:
-        return evolve(example, message="", values=())
-    message, values = _evidence(violation)
-    return evolve(example, message=message, values=values, position=violation.position)
+def _check(example: Counterexample) -> None:
+    """Refuse what the model cannot run beside an implementation or the tensors. Raises UserError."""
+    if not check.sentence_of(example.law):
+        raise CounterexampleError(f"no law {example.law!r} in this kvproof ({distribution.version()})")
+    examples.check_sizes(example.settings)
+    fault = examples.fault_of_model(example)
+    with faults.planted(faults.by_id(fault)) if fault else nullcontext():
+        try:
+            example.settings.config(example.profile)
+        except ConfigError as error:
+            raise CounterexampleError(f"the configuration is refused: {error}") from error
 
 
-def _evidence(violation: Violation) -> tuple[str, tuple[tuple[str, Any], ...]]:
-    """Return the message and the values of a violation as a file has them."""
-    return violation.evidence.message, tuple((name, examples.plain(value)) for name, value in violation.evidence.values)
+def _shot(here: Counterexample, *, breaks: bool) -> tuple[Film | None, str]:
+    """Return the worlds, or why there are none."""
+    try:
+        examples.check_sizes(here.settings)
+        return films.shoot(here, breaks=breaks), ""
+    except Exception as error:
+        return None, _words(error)
+
+
+def _geometry(example: Counterexample, film: Film | None) -> Geometry | None:
+    """Return the sizes to which the settings resolve; where the fault has them refused, those without it."""
+    if film is not None:
+        return examples.geometry_of(film.config)
+    with suppress(UserError, ConfigError):
+        examples.check_sizes(example.settings)
+        sound = departure.without_fault(example)
+        return examples.geometry_of(sound.settings.config(sound.profile))
+    return None
+
+
+def _refused_here(violation: Violation | None) -> bool:
+    """Tell whether the violation itself is that a configuration is refused: nobody expects a world then."""
+    return violation is not None and violation.law == "HB-1"
 
 
 def _words(error: Exception) -> str:
     """Return why a counterexample cannot be run or judged. A file may hold numbers that no law reckons with."""
-    return str(error) if isinstance(error, UserError) else f"it is beyond what can be judged ({describe_crash(error)})"
+    said = str(error) if isinstance(error, UserError) else f"it is beyond what can be judged ({describe_crash(error)})"
+    return said.rstrip(".")
 
 
 # --- what the file has otherwise ----------------------------------------------------------------------------------------
 
 
-def _verdict(
-    example: Counterexample, violation: Violation | None, again: bool | None, error: CounterexampleError | None
-) -> Iterator[str]:
+def _verdict(example: Counterexample, state: State, violation: Violation | None, why: str) -> Iterator[str]:
     """Say what became of the law, if that is not what the file says."""
-    if error is not None:
-        yield f"It cannot be judged here: {error}."
-    elif again is False:
+    if state is State.UNJUDGED:
+        yield f"It cannot be judged here: {why}."
+    elif state is State.HOLDS:
         yield _holds(example)
+    if state in (State.HOLDS, State.UNJUDGED):
+        yield f"The file says, at {lines.place(example)}: {_said(example)}."
     if violation is None:
-        yield from _by_file(example, again)
         return
     if violation.position != example.position:
         yield f"{example.law} breaks {lines.where(violation)} here, and not at {lines.place(example)}, as the file says."
-    if _evidence(violation) != (example.message, example.values):
+    if examples.evidence_of(violation) != (example.message, example.values):
         yield f"The file has other evidence: {_said(example)}."
 
 
@@ -156,14 +192,10 @@ def _holds(example: Counterexample) -> str:
     return f"{example.law} holds on {run} with kvproof {here}: {by}, and {since}."
 
 
-def _by_file(example: Counterexample, again: bool | None) -> Iterator[str]:
-    if again is False:
-        yield f"The file says, at {lines.place(example)}: {_said(example)}."
-
-
 def _said(example: Counterexample) -> str:
     """Return the evidence of a file in one line."""
-    return _cut("; ".join((example.message, *(f"{name} = {value}" for name, value in example.values))))
+    values = [f"{name} = {value}" for name, value in example.values] or ["no values"]
+    return _cut("; ".join((example.message, *values)))
 
 
 def _cut(text: str) -> str:
@@ -191,12 +223,21 @@ def _differs(then: Outcome, now: Outcome) -> str:
     return f"answers otherwise than the file has it: there {lines.answer_text(then) or 'done'}"
 
 
-def _sizes(then: Geometry, now: Geometry) -> Iterator[str]:
-    """Say which sizes of a file are not those of its settings."""
-    pairs = [(field.name, getattr(then, field.name), getattr(now, field.name)) for field in attrs.fields(Geometry)]
-    differing = [f"{name} {one}, here {other}" for name, one, other in pairs if one != other]
-    if differing:
-        yield f"The file has other sizes than its settings come to: {'; '.join(differing)}."
+def _other_words(example: Counterexample, here: Counterexample) -> Iterator[str]:
+    """Say what else a file has that is not so here: sizes that are not those of its settings, the law, a fault that is none."""
+    if example.geometry is not None and here.geometry is not None:
+        fields = [field.name for field in attrs.fields(Geometry)]
+        pairs = [(name, getattr(example.geometry, name), getattr(here.geometry, name)) for name in fields]
+        differing = [f"{name} {one}, here {other}" for name, one, other in pairs if one != other]
+        if differing:
+            yield f"The file has other sizes than its settings come to: {'; '.join(differing)}."
+    if example.sentence != here.sentence:
+        yield f"The file has the law in other words: {_cut(example.sentence)}"
+    fault = next((known for known in faults.ALL if known.id == examples.fault_of_model(example)), None)
+    planted = None if fault is None else fault.profile
+    has = None if planted is None else getattr(example.profile, planted[0])
+    if fault is not None and planted is not None and has != planted[1]:
+        yield f"{fault.id} is {planted[0]} = {planted[1]} of the profile, which the file has as {has}: nothing is planted."
 
 
 def _others(example: Counterexample, film: Film) -> Iterator[str]:
@@ -204,13 +245,15 @@ def _others(example: Counterexample, film: Film) -> Iterator[str]:
     judge = Judge([law for law in all_laws.ALL if law.id != example.law])
     fault = examples.fault_of_model(example)
     with faults.planted(faults.by_id(fault)) if fault else nullcontext():
-        found = refuted(judge.configuration(film.config))
+        found: list[Violation] = []
         # Another law may not reckon with numbers of a file that its own law never looks at.
         with suppress(ArithmeticError, ValueError, LookupError, TypeError, MemoryError):
+            found += refuted(judge.configuration(film.config))
             for at, moment in enumerate(film.own):
                 if found:
                     break
                 found += refuted(judge.moment(moment, at))
+            found += [] if found else refuted(judge.run(film.config, example.actions))
     if found:
         yield f"What breaks instead is {_named(found)}."
 

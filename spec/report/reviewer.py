@@ -54,8 +54,8 @@ def render(example: Counterexample, file: str | None = None, seen: Rerun | None 
     """Return the text."""
     seen = seen or run_again(example)
     example, film = seen.here, seen.film
-    head = seen.head if seen.gone else f"{example.law}: {markdown.text(example.message)}"
-    out = [f"# {head}", "", *markdown.notes(seen), *_in_short(seen)]
+    head = seen.head if seen.gone else f"{example.law}: {example.message}"
+    out = [f"# {markdown.text(head)}", "", *markdown.notes(seen), *_in_short(seen)]
     out += ["## Property", "", f"> {markdown.text(example.sentence)}", ""]
     source = next((law.source for law in all_laws.ALL if law.id == example.law), "")
     if source:
@@ -77,7 +77,8 @@ def render(example: Counterexample, file: str | None = None, seen: Rerun | None 
         *(f"- {text}" for text in NOTATION),
         *(f"- {name}: {meaning}." for name, meaning in words.notation(example, film)),
     ]
-    out += [] if seen.gone else ["", "## Why nothing shorter shows it", "", minimal(example)]
+    # What the file has otherwise was not what was found and made short.
+    out += [] if seen.notes else ["", "## Why nothing shorter shows it", "", markdown.text(minimal(example))]
     out += ["", "## See it again", "", *_again(example, file)]
     if example.fault:
         out += ["", f"The fault is planted: {lines.fault_text(example.fault)}."]
@@ -111,7 +112,13 @@ def _again(example: Counterexample, file: str | None) -> list[str]:
     """Return how to see it: from the file that lies beside the page, and without it."""
     found = [f"    {lines.reproduce(example, Path(file).name)}", ""] if file and example.implementation is None else []
     without = "Without the JSON file that lies beside this page:" if found else ""
-    return [*found, *([without, ""] if without else []), f"    {markdown.again(example)}", "", f"{lines.origin(example)}."]
+    return [
+        *found,
+        *([without, ""] if without else []),
+        f"    {markdown.again(example)}",
+        "",
+        f"{markdown.text(lines.origin(example))}.",
+    ]
 
 
 def _actions(seen: Rerun) -> list[str]:
@@ -256,10 +263,10 @@ def minimal(example: Counterexample) -> str:
 
 def missed(example: Counterexample, film: Film | None) -> str:
     """Say which situations the run brings about, without which no test sees the fault, and who else judges it."""
-    if film is None or not example.actions:
+    if not example.actions:
         return "Nothing but this configuration: a test that never resolves it cannot see the fault."
     tracker = Tracker()
-    for moment in film.own:
+    for moment in () if film is None else film.own:
         tracker.observe(moment)
     seen = [name for name, count in tracker.counts.items() if count]
     said = f"This run brings about: {', '.join(seen)} (docs/check.md). A test without them, or one" if seen else "A test"

@@ -28,6 +28,7 @@ OF_LAW: dict[tuple[str, str], tuple[str, ...]] = {
     **{("HB-11", name): ("scheduler block", "hash unit") for name in ("expected", "actual")},
     **{("LD-1", name): ("column", "host block") for name in ("expected", "actual")},
     ("IP-4", "expected"): ("prefix", "tokens"),
+    ("HO-5", "outcomes"): ("what became of a handoff", "how many"),
 }
 """Values that only one law has like this."""
 OF_NAME: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -42,6 +43,7 @@ OF_NAME: dict[str, tuple[tuple[str, ...], ...]] = {
     "expected": (HANDOFF,),
     "actual": (HANDOFF,),
     "places": (PLACE,),
+    "copies": (("group", "source block", "destination block"),),
     "states": (("group", "block"),),
     "meta": (("prefix", "tokens"),),
     "written": (("first token", "last token"),),

@@ -42,6 +42,8 @@ from tests.spec.report.test_rerun import gone
         ("DS-4", "actual", ((0, 4, 2, 2),), "each (request, tokens, on each rank)"),
         ("LD-1", "expected", ((0, 3),), "each (column, host block)"),
         ("IP-4", "meta", ((2, 2),), "each (prefix, tokens)"),
+        ("COW-7", "copies", ((1, 2, 9),), "each (group, source block, destination block)"),
+        ("HO-5", "outcomes", (("stored", 4),), "each (what became of a handoff, how many)"),
         # A list of blocks is no row, and neither is a list of another length.
         ("PC-8", "expected", (4, 3, 2, 1), ""),
         ("PC-13", "keys", ((1, 0),), ""),
