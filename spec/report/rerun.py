@@ -147,7 +147,7 @@ def _geometry(example: Counterexample, film: Film | None) -> Geometry | None:
     """Return the sizes to which the settings resolve; where the fault has them refused, those without it."""
     if film is not None:
         return examples.geometry_of(film.config)
-    with suppress(UserError, ConfigError):
+    with suppress(UserError, ConfigError, faults.FaultError):
         examples.check_sizes(example.settings)
         sound = departure.without_fault(example)
         return examples.geometry_of(sound.settings.config(sound.profile))
@@ -161,7 +161,7 @@ def _refused_here(violation: Violation | None) -> bool:
 
 def _words(error: Exception) -> str:
     """Return why a counterexample cannot be run or judged. A file may hold numbers that no law reckons with."""
-    said = str(error) if isinstance(error, UserError) else f"it is beyond what can be judged ({describe_crash(error)})"
+    said = str(error) if isinstance(error, UserError | faults.FaultError) else f"it is beyond what can be judged ({describe_crash(error)})"
     return said.rstrip(".")
 
 
