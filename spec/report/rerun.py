@@ -161,8 +161,9 @@ def _refused_here(violation: Violation | None) -> bool:
 
 def _words(error: Exception) -> str:
     """Return why a counterexample cannot be run or judged. A file may hold numbers that no law reckons with."""
-    said = str(error) if isinstance(error, UserError | faults.FaultError) else f"it is beyond what can be judged ({describe_crash(error)})"
-    return said.rstrip(".")
+    if isinstance(error, UserError | faults.FaultError):
+        return str(error).rstrip(".")
+    return f"it is beyond what can be judged ({describe_crash(error)})"
 
 
 # --- what the file has otherwise ----------------------------------------------------------------------------------------

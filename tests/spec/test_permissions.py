@@ -11,6 +11,7 @@ from kvproof.core.config import Config
 from kvproof.core.world import new_world
 from kvproof.spec import judge, laws
 from kvproof.spec.engines import scopes, walk
+from tests.sampling import each
 
 WALKS, STEPS = 3, 400
 # Checkpoints inside chunks with two steps in flight take an open gate (T38).
@@ -49,7 +50,7 @@ def closed(**conditions: object) -> bool:
     return False
 
 
-@pytest.mark.parametrize("name", OPEN)
+@pytest.mark.parametrize("name", each(3, OPEN))
 def test_a_closed_gate_loses_hits_and_nothing_else(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """PM-4: where the gate should be open and is not, HB-11 says so, and no other law has anything to report."""
     scope = scopes.by_name(name)

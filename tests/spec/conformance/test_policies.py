@@ -15,6 +15,7 @@ from kvproof.core.actions import Action
 from kvproof.spec import laws
 from kvproof.spec.conformance import api, reports
 from kvproof.spec.conformance.adapter import Observation, PoolState, State
+from tests.sampling import each
 
 MARKS = {law.id: law.mark for law in laws.ALL}
 
@@ -82,7 +83,7 @@ POLICIES = (LastFreedFirst, FullBlocksOnly, NeverShares, HalfOfIt, ForgetsTheFin
 SCOPES = ("fa4", "fa4-m4-n2", "fa4-m4-n2-tight", "fa4-m2-n4")
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=[policy.__name__ for policy in POLICIES])
+@pytest.mark.parametrize("policy", each(2, POLICIES, lambda policy: policy.__name__))
 def test_a_policy_of_its_own_breaks_no_law_of_soundness(policy: type[PagedCache]) -> None:
     report = api.check_all_laws(PagedCacheAdapter(policy), scopes=SCOPES, walks=3, steps=200, isolation=False)
     assert [(law.law, law.why) for law in report.refuted if MARKS[law.law] == "S"] == []

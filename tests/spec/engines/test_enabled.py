@@ -24,6 +24,7 @@ from kvproof.spec import judge as judges
 from kvproof.spec import macros
 from kvproof.spec.engines import amounts, disabled, host_refused, rules, scopes, shrink, walk
 from kvproof.spec.engines import enabled as lists
+from tests.sampling import each
 
 NAMES = [scope.name for scope in scopes.ALL]
 HOST_ACTIONS = (
@@ -62,7 +63,7 @@ def worlds(scope, seeds, steps, every):
             world = judges.attempt(world, actions[chosen]).after
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", each(4, NAMES))
 def test_every_enabled_action_is_accepted_and_every_disabled_one_is_refused_without_a_trace(name):
     phases = set()
     longer = 2 if scopes.by_name(name).settings.get("offload") else 1

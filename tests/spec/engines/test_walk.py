@@ -105,7 +105,9 @@ def keep_of(name, seed):
     return walk.Walker.of(config, amounts.limits_for(config), str(seed)).keep
 
 
+@pytest.mark.deep
 def test_every_situation_is_reached_within_a_few_walks_over_the_matrix():
+    """`kvproof check` holds only if its engines reach them all."""
     seen: Counter[str] = Counter()
     for scope in scopes.ALL:
         steps = 600 if scope.settings.get("offload") else 300

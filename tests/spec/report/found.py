@@ -17,8 +17,9 @@ FAULTS = ("M-LRU-1", "M-COW-2", "M-HO-3", "M-TBL-1", "M-HIT-1", "M-POOL-2", "M-G
 @cache
 def found(fault: str) -> Counterexample:
     """Return the shortest counterexample to a fault in its pinned scope."""
-    scope = scopes.by_name(kills.table()[fault].scope)
-    example = jobs.perform(Job(Asked(fault=fault), scope, fault)).example
+    kill = kills.table()[fault]
+    scope = scopes.by_name(kill.scope)
+    example = jobs.perform(Job(Asked(fault=fault, laws=(kill.law,)), scope, fault)).example
     assert example is not None
     return example
 

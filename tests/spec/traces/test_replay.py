@@ -57,8 +57,12 @@ def test_every_covered_recording_conforms() -> None:
     assert set(total.declared) == set(declared.DECLARED)
 
 
+@pytest.mark.deep
 def test_laws_hold_on_the_recordings_but_for_what_the_profile_bends() -> None:
-    """On what was recorded no law is violated except where a field of the engine's profile says so."""
+    """On what was recorded no law is violated except where a field of the engine's profile says so.
+
+    `kvproof check` judges a selection of the recordings.
+    """
     from kvproof.spec import laws
 
     total = summary.replay_archive(laws.ALL)
