@@ -23,7 +23,7 @@ def run(world: TensorWorld, step: Step) -> None:
         states = {group: advance(world, group, share) for group in world.config.recurrent}
         if world.config.recurrent:
             world.rows.accepted[share.row] = 1
-        if not share.pending and share.end <= share.depth:
+        if not share.pending:
             sample(world, share, states)
 
 

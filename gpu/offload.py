@@ -271,6 +271,7 @@ def promote(world: TensorWorld, request: Request) -> None:
         world.plan.registered = before  # what was loaded is there already: nobody has to wait a step for it
     request.status, request.loaded = request.waiting, True
     request.computed = min(request.computed, request.num_tokens - 1)
+    world.hit = None  # what another request hit is admitted directly behind its lookup or looked up again (T37)
 
 
 def finish(world: TensorWorld, request: Request, told: Told) -> bool:

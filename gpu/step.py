@@ -307,7 +307,7 @@ def resolve_later(world: TensorWorld, request: Request, share: Share, rejected: 
     """Let later shares of a request know the tokens that an output brought, and where they start (T36, 7.3.11)."""
     for step in world.steps:
         for later in step.shares:
-            if later.request == request.request and later.line is request.line and later.pending and share.samples:
+            if later.request == request.request and later.pending and share.samples:
                 later.start -= rejected
                 later.loaded_from = later.start
                 later.pending = max(later.pending - 1 - len(share.drafts), 0)
