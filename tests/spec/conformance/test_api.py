@@ -385,7 +385,7 @@ def test_a_damaged_implementation_is_refused(faulty: Report, damage: Any, words:
         files.loads(json.dumps(document))
 
 
-def test_the_report_command_shows_who_broke_it_and_replays_the_model(
+def test_the_report_command_shows_who_broke_it_and_says_who_can_show_it_again(
     faulty: Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "cn-1.json"
@@ -396,7 +396,7 @@ def test_the_report_command_shows_who_broke_it_and_replays_the_model(
     assert f"check_all_laws(adapter, laws=['CN-1'], scopes=['{LAST}'], seed=0, walks=3, steps=400)" in shown
     assert cli.main(["report", str(file), "--replay"]) == 3
     replayed = capsys.readouterr().out
-    assert "of the model; lossy broke it, and only its adapter can show that: not reproduced" in replayed
+    assert "lossy broke CN-1, and only its adapter can show that again: check_all_laws(adapter, laws=['CN-1']" in replayed
     assert "broken by lossy" in markdown.render(only(faulty)).casefold()
 
 
