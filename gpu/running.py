@@ -313,7 +313,8 @@ def replay(file: Path, device: str) -> ExitCode:
     if violation is None:
         click.echo(f"{example.law} holds on these {len(example.actions)} actions on {device}: not reproduced")
         return ExitCode.UNDETERMINED
-    click.echo(f"{violation.law} breaks again at action {violation.position}: {violation.evidence.message}")
+    again = "breaks again" if violation.law == example.law else f"breaks (the file says {example.law})"
+    click.echo(f"{violation.law} {again} at action {violation.position}: {violation.evidence.message}")
     return ExitCode.REFUTED
 
 

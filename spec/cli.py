@@ -19,6 +19,7 @@ import click
 
 from kvproof.spec import distribution
 from kvproof.spec.exits import CommandEnded, ExitCode, UserError
+from kvproof.spec.report.legible import legible
 
 # What the system says when standard output leads nowhere: reader gone, disk full, quota, device.
 OUTPUT_FAILED = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EIO)
@@ -108,7 +109,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("Interrupted: nothing was decided.", err=True)
     except UserError as error:
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {legible(str(error))}", err=True)
     except ModuleNotFoundError as error:
         advice = distribution.missing_extra(error)
         if advice is None:

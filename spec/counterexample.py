@@ -162,10 +162,14 @@ class Counterexample:
 
 @frozen(slots=True)
 class Replayed:
-    """What replaying a counterexample shows: the violation, if it is there again, and differences of the records."""
+    """What replaying a counterexample shows: the violation, if it is there again, and differences of the records.
+
+    ``unjudged`` says why a rule of generation was not judged, "" if it was, or the law is no such rule.
+    """
 
     violation: Violation | None
     differences: tuple[str, ...]
+    unjudged: str = ""
 
 
 # --- making one ---------------------------------------------------------------------------------------------------
@@ -545,13 +549,13 @@ def replay(example: Counterexample, laws: Sequence[Law]) -> Replayed:
     found = judge.configuration(config)
     differences = []
     world: World = new_world(config)
-    as_recorded = True
+    as_recorded = certain = True
     for position, (action, recorded) in enumerate(zip(example.actions, example.outcomes, strict=True)):
         moment = judges.attempt(world, action)
         here = judge.moment(moment, position)
         # Whether an action is legal is said of the world that the file has: behind other answers it may be another one.
-        inside = moment.refusal is not None and judges.is_internal(moment.refusal)
-        if position == len(example.actions) - 1 and (as_recorded or inside):
+        certain = as_recorded or (moment.refusal is not None and judges.is_internal(moment.refusal))
+        if position == len(example.actions) - 1 and certain:
             here += rules.violations(moment, example.legal, here, position)
         outcome = outcome_of(moment)
         as_recorded = as_recorded and (outcome.record, outcome.code) == (recorded.record, recorded.code)
@@ -565,7 +569,11 @@ def replay(example: Counterexample, laws: Sequence[Law]) -> Replayed:
         told = Violation(example.law, -1, Evidence(example.message, example.values))
         lasso = liveness.shown_again(config, example.actions, told)
         found += [] if lasso is None else [lasso.violation]
-    return Replayed(_first(example, [violation for violation in found if violation.law == example.law]), tuple(differences))
+    first = _first(example, [violation for violation in found if violation.law == example.law])
+    unjudged = ""
+    if first is None and not certain and example.law in rules.SENTENCES:
+        unjudged = f"whether the last action is legal is known of the file's worlds alone, and {differences[0]}"
+    return Replayed(first, tuple(differences), unjudged)
 
 
 def _first(example: Counterexample, found: Sequence[Violation]) -> Violation | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from kvproof.spec.commands.check import wide_console
 from kvproof.spec.counterexample import Counterexample, CounterexampleError
 from kvproof.spec.exits import ExitCode, UserError
 from kvproof.spec.report import files, forms, lines, runs, terminal
+from kvproof.spec.report.film import NoWorld
+from kvproof.spec.report.legible import legible
 from kvproof.spec.report.rerun import Rerun, State, run_again
 from kvproof.spec.report.runs import Run
 
@@ -86,7 +89,8 @@ def command(file: Path, replay: bool, out: Path | None, against: Path | None, as
         raise UserError(f"{file}: is a folder: {page}name a counterexample in it, or add --against OLD")
     example = counterexample.read(file)
     if replay and example.engine == counterexample.TENSORS:
-        raise UserError(f"{file}: was found on tensors, which the model alone cannot run: use kvproof gpu --replay {file}")
+        use = f"kvproof gpu --replay {shlex.quote(str(file))}"
+        raise UserError(f"{file}: was found on tensors, which the model alone cannot run: use {use}")
     seen = run_again(example)
     if replay and seen.state is State.UNJUDGED:
         raise CounterexampleError(seen.notes[0].rstrip("."))
@@ -97,7 +101,7 @@ def command(file: Path, replay: bool, out: Path | None, against: Path | None, as
         terminal.show(wide_console(), example, str(file), seen)
     elif seen.notes:
         # Not into the page, which somebody may be writing to a file.
-        click.echo(" ".join(seen.notes), err=True)
+        click.echo(legible(" ".join(seen.notes)), err=True)
     return ExitCode.UNDETERMINED if seen.gone else ExitCode.HOLDS
 
 
@@ -118,7 +122,14 @@ def _check_out(file: Path, out: Path | None, chosen: Sequence[str]) -> None:
 
 def _give(example: Counterexample, file: Path, chosen: Sequence[str], out: Path | None, seen: Rerun) -> None:
     """Print a form, or write it, or several of them into a folder; each one that is written is named."""
-    texts = {name: forms.render(name, example, str(file), seen) for name in chosen}
+    texts: dict[str, str] = {}
+    for name in chosen:
+        try:
+            texts[name] = forms.render(name, example, str(file), seen)
+        except NoWorld as error:
+            if len(chosen) == 1:
+                raise
+            click.echo(legible(f"--{name} is left out: {error}"), err=True)
     if out is None:
         click.echo("".join(texts.values()), nl=False)
         return
@@ -139,11 +150,11 @@ def _replayed(example: Counterexample, file: Path, seen: Rerun, *, quiet: bool, 
         click.echo(json.dumps(said, indent=1))
         return code
     for note in seen.notes:
-        click.echo(note, err=quiet)
+        click.echo(legible(note), err=quiet)
     if example.implementation is not None:
         who = example.implementation.adapter
         how = lines.reproduce(example)
-        click.echo(f"{who} broke {example.law}, and only its adapter can show that again: {how}", err=quiet)
+        click.echo(legible(f"{who} broke {example.law}, and only its adapter can show that again: {how}"), err=quiet)
         return code
     if seen.violation is None:
         click.echo(f"{example.law} does not break here: not reproduced", err=quiet)

@@ -1,11 +1,12 @@
 """A counterexample as a pytest file to paste into a project: it fails as long as the law breaks, and passes once it holds.
 
-What the model broke is run on the model; what an implementation broke is run on that implementation, by a function that the
-reader fills in.
+What the model broke is run on the model, what the tensors broke on model and tensors; what an implementation broke is run on
+that implementation, by a function that the reader fills in.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from kvproof.spec import faults
 from kvproof.spec import laws as all_laws
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.report import departure, lines
-from kvproof.spec.report.legible import legible
+from kvproof.spec.report.legible import harmless, legible
 from kvproof.spec.report.rerun import Rerun, State, run_again
 
 WIDTH = 110
@@ -49,7 +50,7 @@ IMPLEMENTATION = '''"""{law}: {message}.
 {about}
 """
 
-from kvproof.spec.conformance import check_all_laws
+from kvproof.spec.conformance.api import check_all_laws
 
 
 def adapter():
@@ -60,6 +61,27 @@ def test_{name}():
     report = {call}
     refuted = [law for law in report.laws if law.verdict.value == "refuted"]
     assert not refuted, "; ".join(f"{{law.law}}: {{law.why}}" for law in refuted)
+'''
+
+
+TENSORS = '''"""{law}: {message}.
+
+{sentence}
+
+{about}
+"""
+
+from kvproof.gpu import differential
+from kvproof.spec import counterexample
+
+EXAMPLE = r"""
+{json}"""
+
+
+def test_{name}():
+    example = counterexample.loads(EXAMPLE)
+    ran = differential.run(example.settings.config(example.profile), example.actions)
+    assert ran.difference is None, ran.difference.text()
 '''
 
 
@@ -74,10 +96,18 @@ def render(example: Counterexample, seen: Rerun | None = None) -> str:
         "name": name_of(here),
         "about": "\n\n".join(_filled(text) for text in _about(example, seen)),
     }
+    if example.engine == examples.TENSORS:
+        return TENSORS.format(json=_json(evolve(example, fault="")), **values)
     if example.implementation is not None:
         call = lines.reproduce(example).replace("check_all_laws(adapter,", "check_all_laws(adapter(),")
         return IMPLEMENTATION.format(call=call, **values)
-    return MODEL.format(json=examples.dumps(_mended(example)), **values)
+    return MODEL.format(json=_json(_mended(example)), **values)
+
+
+def _json(example: Counterexample) -> str:
+    """Return the exact counterexample, in which what is not legible is written as JSON can write it."""
+    text = examples.dumps(example)
+    return "".join(character if harmless(character) else json.dumps(character)[1:-1] for character in text)
 
 
 def _mended(example: Counterexample) -> Counterexample:
@@ -100,47 +130,57 @@ def _field(example: Counterexample) -> str | None:
 
 def _about(example: Counterexample, seen: Rerun) -> Iterator[str]:
     """Yield what a reader of the file has to know, a paragraph each."""
+    if seen.notes:
+        yield f"{'Not seen here.' if seen.gone else 'Not as the file says.'} {' '.join(seen.notes)}"
+    if example.engine == examples.TENSORS:
+        yield from _of_tensors(example)
+        return
     if example.implementation is not None:
         yield (
             f"Found on {example.implementation.adapter}. `adapter` below must return that implementation's adapter "
             "(docs/adapters.md)."
         )
         return
-    if seen.notes:
-        yield f"{'Not seen here.' if seen.gone else 'Not as the file says.'} {' '.join(seen.notes)}"
-    if seen.state is State.UNJUDGED:
-        yield "As long as that is so, the test fails, too: it runs the same example."
-        return
+    if example.fault:
+        yield f"It was found with a fault planted, which is taken out here: {lines.fault_text(example.fault)}."
+    yield _becomes(example)
+    if example.fault and seen.state is State.BREAKS:
+        yield from _with_fault(example, seen)
+
+
+def _of_tensors(example: Counterexample) -> Iterator[str]:
+    yield "It runs model and tensors side by side, and fails as long as they differ by these actions."
+    if example.fault:
+        yield f"It was found with a fault planted, which is taken out here: {lines.fault_text(example.fault)}. To see it fail:"
+        yield f"    with faults.planted(faults.by_id({example.fault!r})):  # from kvproof.gpu import faults"
+
+
+def _becomes(example: Counterexample) -> str:
+    """Return what becomes of the test, which is tried: it is run without the fault, if there is one."""
+    without = "Without the fault it" if example.fault else "Here it"
+    try:
+        fails = examples.replay(_mended(example), all_laws.ALL).violation is not None
+    except examples.CounterexampleError as error:
+        return f"{without} cannot be run, so that the test fails: {error}."
     if not example.fault:
-        yield "It fails as long as the model breaks the law by these actions, and passes once it does not."
+        return "It fails as long as the model breaks the law by these actions, and passes once it does not."
+    return f"{without} fails, too: the code as it stands breaks the law." if fails else f"{without} passes."
+
+
+def _with_fault(example: Counterexample, seen: Rerun) -> Iterator[str]:
+    """Say how to see a test fail whose fault was taken out of it."""
+    if seen.film is None:
+        yield "With the fault planted it ends in an error: the configuration is refused."
         return
-    yield f"It was found with a fault planted, which is taken out here: {lines.fault_text(example.fault)}."
-    if example.engine == examples.TENSORS:
-        yield "The fault is one of the tensors, which this test does not run: it passes as long as the model keeps the law."
-        return
-    yield _without(example)
     field = _field(example)
-    if field is not None and getattr(example.profile, field) == getattr(SOUND, field):
-        return
     if field is None:
         yield "It fails where the code goes wrong as the fault does. To see that, replay the example with the fault planted:"
-        yield f"    with faults.planted(faults.by_id('{example.fault}')):  # from kvproof.spec import faults"
-        return
-    yield (
-        f"It fails where the code goes wrong as the fault does. To see that, set {field} of the profile in EXAMPLE, which has "
-        f"its sound value {getattr(SOUND, field)!r} there, to {getattr(example.profile, field)!r}."
-    )
-
-
-def _without(example: Counterexample) -> str:
-    """Return what becomes of the test without the fault, which is tried."""
-    try:
-        passes = examples.replay(_mended(example), all_laws.ALL).violation is None
-    except examples.CounterexampleError as error:
-        return f"Without the fault it cannot be run, so that it fails: {error}."
-    return (
-        "Without the fault it passes." if passes else "Without the fault it fails, too: the code as it stands breaks the law."
-    )
+        yield f"    with faults.planted(faults.by_id({example.fault!r})):  # from kvproof.spec import faults"
+    elif getattr(example.profile, field) != getattr(SOUND, field):
+        yield (
+            f"It fails where the code goes wrong as the fault does. To see that, set {field} of the profile in EXAMPLE, which "
+            f"has its sound value {getattr(SOUND, field)!r} there, to {getattr(example.profile, field)!r}."
+        )
 
 
 def _filled(text: str) -> str:

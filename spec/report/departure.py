@@ -49,7 +49,9 @@ def sound(
     if not example.fault:
         return None
     if not fault_of_model(example):
-        return Sound(why="The fault is one of the tensors: all worlds of the model on this page are without it.")
+        return Sound(
+            why="Nothing is planted in the model for what the tensors broke: all worlds on this page are without the fault."
+        )
     mended = without_fault(example)
     try:
         there = example.settings.config(mended.profile)

@@ -118,7 +118,7 @@ def shoot(example: Counterexample, *, breaks: bool = True) -> Film:
         try:
             config = example.settings.config(example.profile)
         except ConfigError as error:
-            raise NoWorld(f"there is no world to show: the configuration is refused: {error}") from error
+            raise NoWorld(f"the configuration is refused: {error}") from error
         moments = played(config, example.actions)
         found = follows.of(example, config) if breaks else None
     if found is not None:

@@ -154,7 +154,7 @@ def _sends(moment: Moment, prompt: Any) -> bool:
 def left_open(example: Counterexample, found: Continuation, world: World, names: Names) -> tuple[str, ...]:
     """Return what is open in the world that a run came to, a sentence each: blocks, requests, transfers, keys.
 
-    Where an implementation or the tensors broke the law nothing is: the run is the model's, which keeps it.
+    Where an implementation or the tensors broke the law nothing is: the run is the model's, which is not judged.
     """
     if examples.broken_outside(example):
         return ()

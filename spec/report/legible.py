@@ -15,10 +15,11 @@ def legible(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(character if _harmless(character) else _sign(character) for character in text)
+    return "".join(character if harmless(character) else _sign(character) for character in text)
 
 
-def _harmless(character: str) -> bool:
+def harmless(character: str) -> bool:
+    """Tell whether a character does nothing to a terminal or to the direction of text."""
     if character in KEPT:
         return True
     kind = unicodedata.category(character)

@@ -185,12 +185,19 @@ def place(example: Counterexample) -> str:
     """Return where the law broke."""
     if example.position >= 0:
         return f"action {example.position}, {action_text(example.actions[example.position])}"
-    if not example.actions:
-        return "the configuration, before any action"
     law = next((known for known in all_laws.ALL if known.id == example.law), None)
+    if of_configuration(example):
+        return "the configuration, before any action"
     if law is not None and law.check_end is not None:
         return "the world behind the last action, carried on by what an engine does by itself"
     return "the run as a whole"
+
+
+def of_configuration(example: Counterexample) -> bool:
+    """Tell whether the configuration alone breaks the law: there is no action, or its law looks at nothing else."""
+    law = next((known for known in all_laws.ALL if known.id == example.law), None)
+    alone = law is not None and law.check_config is not None and law.check_run is None and law.check_end is None
+    return not example.actions or (example.position < 0 and alone)
 
 
 def where(violation: Violation) -> str:

@@ -26,7 +26,9 @@ def render(example: Counterexample, seen: Rerun | None = None) -> str:
         said = words.in_short(example)
         out += [
             "",
-            "; ".join(f"{name} = `{code(value)}`" + (f" ({text(owner)})" if owner else "") for name, value, owner in said),
+            "; ".join(
+                f"{text(name)} = `{code(value)}`" + (f" ({text(owner)})" if owner else "") for name, value, owner in said
+            ),
         ]
         out += [f"\n{'; '.join(map(text, legend.meanings(example)))}."] if legend.meanings(example) else []
     if example.fault:
@@ -110,7 +112,9 @@ def configuration(example: Counterexample) -> list[str]:
 
 def text(value: str) -> str:
     """Return text for a line or a cell of a table: one line, and nothing of it is a tag, a link or a fence."""
-    value = value.replace("|", "\\|").replace("<", "\\<").replace("](", "]\\(")
+    for sign in ("\\", "|", "<"):
+        value = value.replace(sign, f"\\{sign}")
+    value = value.replace("](", "]\\(").replace("]:", "]\\:")
     return value.replace("```", "'''").replace("\n", " ")
 
 

@@ -79,7 +79,7 @@ class Rerun:
             return f"the file says that {law} breaks here: it does not"
         if self.here.position >= 0:
             return f"✗ breaks {law}"
-        return f"✗ {law} does not hold {'on this run' if self.here.actions else 'of this configuration'}"
+        return f"✗ {law} does not hold {'of this configuration' if lines.of_configuration(self.here) else 'on this run'}"
 
 
 def run_again(example: Counterexample) -> Rerun:
@@ -115,10 +115,12 @@ def _judged(example: Counterexample) -> tuple[State, Violation | None, str]:
         if examples.broken_outside(example):
             _check(example)
             return State.OUTSIDE, None, ""
-        violation = check.replay(example).violation
+        replayed = check.replay(example)
     except Exception as error:
         return State.UNJUDGED, None, _words(error)
-    return State.HOLDS if violation is None else State.BREAKS, violation, ""
+    if replayed.unjudged:
+        return State.UNJUDGED, None, replayed.unjudged
+    return State.HOLDS if replayed.violation is None else State.BREAKS, replayed.violation, ""
 
 
 def _check(example: Counterexample) -> None:

@@ -93,12 +93,13 @@ def _in_short(seen: Rerun) -> list[str]:
         return []
     out = [f"It breaks at {markdown.text(lines.place(example))}: {markdown.text(example.message)}.", ""]
     for name, value, behind in words.values(example, film):
-        out.append(f"- {name} = `{markdown.code(value)}`" + (f" ({behind})" if behind else ""))
-    out += [f"- {meaning}" for meaning in legend.meanings(example)]
+        out.append(f"- {markdown.text(name)} = `{markdown.code(value)}`" + (f" ({markdown.text(behind)})" if behind else ""))
+    out += [f"- {markdown.text(meaning)}" for meaning in legend.meanings(example)]
     numbers = words.of_numbers(example, film) if film is not None and example.implementation is None else ""
     out += [f"- {numbers}"] if numbers else []
     if example.profile != SOUND:
-        out += ["", f"Its configuration departs from the sound one: {lines.profile_text(example.profile)}."]
+        departs = markdown.text(lines.profile_text(example.profile))
+        out += ["", f"Its configuration departs from the sound one: {departs}."]
     return [*out, ""]
 
 
@@ -110,7 +111,8 @@ def _source(source: str) -> str:
 
 def _again(example: Counterexample, file: str | None) -> list[str]:
     """Return how to see it: from the file that lies beside the page, and without it."""
-    found = [f"    {lines.reproduce(example, Path(file).name)}", ""] if file and example.implementation is None else []
+    beside = file and (example.implementation is None or example.engine == examples.TENSORS)
+    found = [f"    {lines.reproduce(example, Path(file).name)}".replace("\n", " "), ""] if file and beside else []
     without = "Without the JSON file that lies beside this page:" if found else ""
     return [
         *found,
@@ -135,11 +137,13 @@ def _model(example: Counterexample) -> list[str]:
     """Say whose worlds the sections behind this are, if an implementation broke the law."""
     if example.implementation is None:
         return []
-    who = example.implementation.adapter
+    who = markdown.text(example.implementation.adapter)
+    if example.engine == examples.TENSORS:
+        return ["", f"What follows is the model under the same actions, not {who}; block numbers are the same on both."]
     return [
         "",
-        f"What follows is the model under the same actions, not {who}: it keeps the law, chooses its own blocks, and shows "
-        f"what could have been done. Block numbers up to here are those of {who}, from here on those of the model.",
+        f"What follows is the model under the same actions, not {who}: it chooses its own blocks, and shows what could have "
+        f"been done. Block numbers up to here are those of {who}, from here on those of the model.",
     ]
 
 
@@ -254,6 +258,8 @@ def minimal(example: Counterexample) -> str:
             f"It was found breadth first among all behaviours of scope {example.scope}: no run of less than {count} actions "
             "there breaks this law by an action or by what a world comes to. Another scope may have a shorter one."
         )
+    if example.engine == examples.TENSORS:
+        return "It is a run up to its first difference, made shorter where that could be tried. Another run may be shorter."
     how = ENGINES.get(example.engine, f"a run of {example.engine}")
     return (
         f"It was found in {how} and made shorter step by step: without any one of its {count} actions, or with shorter prompts "
@@ -269,8 +275,11 @@ def missed(example: Counterexample, film: Film | None) -> str:
     for moment in () if film is None else film.own:
         tracker.observe(moment)
     seen = [name for name, count in tracker.counts.items() if count]
-    said = f"This run brings about: {', '.join(seen)} (docs/check.md). A test without them, or one" if seen else "A test"
-    said += f" that does not judge {example.law}, passes: the wrong state is silent"
+    silent = f"that does not judge {example.law}"
+    said = f"A test {silent} passes: the wrong state is silent"
+    if seen:
+        known = f"This run brings about: {', '.join(seen)} (docs/check.md)"
+        said = f"{known}. A test without them passes, and so does one {silent}: the wrong state is silent"
     fault = examples.fault_of_model(example)
     others = [law for law in faults.by_id(fault).laws if law != example.law] if fault else []
     return said + (f". {', '.join(others)} can see the same fault in other runs." if others else ".")

@@ -8,6 +8,7 @@ from attrs import frozen
 
 from kvproof.core.pool import Pool
 from kvproof.core.world import World
+from kvproof.spec import counterexample as examples
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.laws.base import Moment
 from kvproof.spec.report import blocks
@@ -132,8 +133,8 @@ def _places(world: World) -> set[tuple[int, int, int, int]]:
 
 
 def named(example: Counterexample) -> Iterator[tuple[Tier, int, str]]:
-    """Yield the blocks that evidence names, each with the name of the value; none for an implementation, which has others."""
-    if example.implementation is not None:
+    """Yield the blocks that evidence names, each with the name of the value; none if an implementation has its own."""
+    if example.implementation is not None and example.engine != examples.TENSORS:
         return
     values = dict(example.values)
     tier: Tier = "host" if str(values.get("tier", "")) in ("host", "cpu") else "device"

@@ -14,7 +14,7 @@ from attrs import evolve
 from kvproof.spec.report import files as run_files
 from kvproof.spec.report import film as films
 from kvproof.spec.report import lines, page
-from tests.spec.report.found import FAULTS, found
+from tests.spec.report.found import FAULTS, found, taken_at_its_word
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -264,7 +264,7 @@ def test_a_run_that_goes_on_opens_where_something_is_left_open(opened, tmp_path)
 def test_a_configuration_alone_shows_the_new_world(opened, tmp_path):
     bare = evolve(found("M-LRU-1"), actions=(), outcomes=(), position=-1)
     opened.files = {"bare": tmp_path / "bare.html"}
-    opened.files["bare"].write_text(page.render(bare, None))
+    opened.files["bare"].write_text(page.render(bare, None, taken_at_its_word(bare)))
     shown = opened("bare")
     assert now(shown).startswith("The beginning: there is no action")
     assert shown.locator("#film thead th").all_inner_texts() == ["block", "start"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from attrs import evolve  # noqa: E402
 from rich.console import Console  # noqa: E402
 
 from kvproof.core import actions as act  # noqa: E402
@@ -16,7 +18,7 @@ from kvproof.gpu.compare import Difference  # noqa: E402
 from kvproof.spec import cli, laws  # noqa: E402
 from kvproof.spec import counterexample as examples  # noqa: E402
 from kvproof.spec.engines import rules  # noqa: E402
-from kvproof.spec.report import markdown, terminal  # noqa: E402
+from kvproof.spec.report import as_test, markdown, terminal  # noqa: E402
 
 
 def example_of(name):
@@ -103,3 +105,22 @@ def test_every_part_has_a_law_or_a_rule_with_a_sentence():
 def test_who_wrote_the_bytes_decides_on_the_law(place, action, law):
     assert counterexamples.law_of(Difference("bytes", 1, 2, place), action) == law
     assert counterexamples.law_of(Difference("computed", 1, 2), action) == "RQ-1"
+
+
+def test_the_pasted_test_fails_with_the_fault_planted_and_passes_without():
+    _, example = example_of("D-SLOT-2")
+    names: dict[str, Any] = {}
+    exec(as_test.render(example), names)
+    [test] = [value for name, value in names.items() if name.startswith("test_")]
+    test()
+    with faults.planted(faults.by_id("D-SLOT-2")), pytest.raises(AssertionError, match="bytes"):
+        test()
+    assert "with faults.planted(faults.by_id('D-SLOT-2'))" in as_test.render(example)
+
+
+def test_another_law_than_that_of_the_file_is_named(tmp_path, capsys):
+    _, example = example_of("D-SLOT-2")
+    file = tmp_path / "example.json"
+    file.write_text(examples.dumps(evolve(example, law="PC-1")))
+    assert cli.main(["gpu", "--replay", str(file)]) == 2
+    assert "CC-1 breaks (the file says PC-1) at action " in capsys.readouterr().out

@@ -25,7 +25,7 @@ from kvproof.spec.conformance.reports import LawVerdict, Refuted, Report, ScopeR
 from kvproof.spec.counterexample import Counterexample
 from kvproof.spec.engines import scopes
 from kvproof.spec.exits import UserError
-from kvproof.spec.report import lines, markdown
+from kvproof.spec.report import forms, lines, markdown
 
 LAST = "fa4-m4-n2-host"
 
@@ -383,6 +383,19 @@ def test_a_damaged_implementation_is_refused(faulty: Report, damage: Any, words:
     damage(document["implementation"]["shown"])
     with pytest.raises(files.CounterexampleError, match=words):
         files.loads(json.dumps(document))
+
+
+def test_the_pasted_test_judges_the_adapter_that_is_put_into_it(faulty: Report) -> None:
+    names: dict[str, Any] = {}
+    exec(forms.render("as-test", only(faulty)), names)
+    [test] = [value for name, value in names.items() if name.startswith("test_")]
+    with pytest.raises(NotImplementedError, match="return the adapter of your implementation here"):
+        test()
+    names["adapter"] = lambda: ModelAdapter(fault=faults.by_id("M-CNT-2"))
+    with pytest.raises(AssertionError, match="CN-1: "):
+        test()
+    names["adapter"] = ModelAdapter
+    test()
 
 
 def test_the_report_command_shows_who_broke_it_and_says_who_can_show_it_again(

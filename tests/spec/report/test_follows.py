@@ -159,7 +159,7 @@ def test_where_there_is_nothing_to_compare_with_it_is_said_why():
     tensors = evolve(example, engine=counterexample.TENSORS, fault="D-1")
     told = around.departed(tensors, films.shoot(tensors))
     assert told is not None
-    assert "The fault is one of the tensors" in told.text
+    assert "Nothing is planted in the model for what the tensors broke" in told.text
     alone = evolve(example, actions=(), outcomes=(), position=-1)
     told = around.departed(alone, films.shoot(alone))
     assert told is not None

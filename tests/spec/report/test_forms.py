@@ -460,7 +460,7 @@ def test_why_a_test_missed_it_needs_no_situation():
     whole = found("M-LRU-1")
     example = evolve(whole, actions=whole.actions[:1], outcomes=whole.outcomes[:1], position=0)
     film = films.shoot(example)
-    assert reviewer.missed(example, film).startswith("A test that does not judge PC-8, passes: ")
+    assert reviewer.missed(example, film).startswith("A test that does not judge PC-8 passes: ")
     assert reviewer.missed(found("M-HO-3"), films.shoot(found("M-HO-3"))).startswith("This run brings about: ")
 
 
