@@ -24,32 +24,36 @@ from kvproof.spec.report.rerun import Rerun, State, run_again
 
 WIDTH = 110
 
-MODEL = '''"""{law}: {message}.
+HEAD = '''"""{law}: {message}.
 
 {sentence}
 
 {about}
 """
+'''
+EXAMPLE = '''EXAMPLE = r"""
+{json}"""
+'''
 
+MODEL = (
+    HEAD
+    + """
 from kvproof.spec import counterexample, laws
 
-EXAMPLE = r"""
-{json}"""
-
+"""
+    + EXAMPLE
+    + """
 
 def test_{name}():
     example = counterexample.loads(EXAMPLE)
     broken = counterexample.replay(example, laws.ALL).violation
     assert broken is None, f"{{broken.law}}: {{broken.evidence.message}} {{dict(broken.evidence.values)}}"
-'''
-
-IMPLEMENTATION = '''"""{law}: {message}.
-
-{sentence}
-
-{about}
 """
+)
 
+IMPLEMENTATION = (
+    HEAD
+    + """
 from kvproof.spec.conformance.api import check_all_laws
 
 
@@ -61,28 +65,25 @@ def test_{name}():
     report = {call}
     refuted = [law for law in report.laws if law.verdict.value == "refuted"]
     assert not refuted, "; ".join(f"{{law.law}}: {{law.why}}" for law in refuted)
-'''
-
-
-TENSORS = '''"""{law}: {message}.
-
-{sentence}
-
-{about}
 """
+)
 
+TENSORS = (
+    HEAD
+    + """
 from kvproof.gpu import differential
 from kvproof.spec import counterexample
 
-EXAMPLE = r"""
-{json}"""
-
+"""
+    + EXAMPLE
+    + """
 
 def test_{name}():
     example = counterexample.loads(EXAMPLE)
     ran = differential.run(example.settings.config(example.profile), example.actions)
     assert ran.difference is None, ran.difference.text()
-'''
+"""
+)
 
 
 def render(example: Counterexample, seen: Rerun | None = None) -> str:

@@ -41,6 +41,10 @@ class State(Enum):
     """An implementation or the tensors broke it: the model alone cannot tell."""
 
 
+GONE = (State.HOLDS, State.UNJUDGED)
+"""The states without evidence: there is none to show."""
+
+
 @frozen(slots=True)
 class Rerun:
     """What running a counterexample again showed.
@@ -61,7 +65,7 @@ class Rerun:
     @property
     def gone(self) -> bool:
         """Tell whether there is no evidence to show: the law holds here, or cannot be judged."""
-        return self.state in (State.HOLDS, State.UNJUDGED)
+        return self.state in GONE
 
     @property
     def head(self) -> str:
@@ -89,10 +93,10 @@ def run_again(example: Counterexample) -> Rerun:
     if violation is not None:
         message, values = examples.evidence_of(violation)
         here = evolve(here, message=message, values=values, position=violation.position)
-    elif state is not State.OUTSIDE:
+    elif state in GONE:
         here = evolve(here, message="", values=())
     notes = [*_verdict(example, state, violation, why)]
-    film, unseen = _shot(here, breaks=state not in (State.HOLDS, State.UNJUDGED))
+    film, unseen = _shot(here, breaks=state not in GONE)
     here = evolve(here, geometry=_geometry(example, film))
     if film is None:
         notes += [f"There is no world to show: {unseen}."] if unseen != why and not _refused_here(violation) else []
@@ -177,7 +181,7 @@ def _verdict(example: Counterexample, state: State, violation: Violation | None,
         yield f"It cannot be judged here: {why}."
     elif state is State.HOLDS:
         yield _holds(example)
-    if state in (State.HOLDS, State.UNJUDGED):
+    if state in GONE:
         yield f"The file says, at {lines.place(example)}: {_said(example)}."
     if violation is None:
         return
